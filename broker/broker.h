@@ -46,7 +46,8 @@ struct request {
     int32_t slot;           /* acquire: an index, -1: any */
     uint32_t ttl_ms;        /* 0: the default */
     uint32_t wait_ms;       /* acquire, verify: stand in the queue this long from asked_ns */
-    ns_t asked_ns;          /* when it was first asked here: a later reading is fresh */
+    ns_t asked_ns;          /* when it was first asked: the wait counts from here */
+    ns_t fresh_ns;          /* a reading sent since then is fresh; 0: since asked_ns */
     struct holder holder;   /* acquire */
 };
 

@@ -3,14 +3,11 @@
 const char *lease_error_text(int code)
 {
     switch (code) {
-    case 0:
-        return "ok";
+    case 0: return "ok";
 #define LEASE_ERROR_CASE(name, value, text)                                                        \
-    case name:                                                                                     \
-        return text;
+    case name: return text;
         LEASE_ERRORS(LEASE_ERROR_CASE)
 #undef LEASE_ERROR_CASE
-    default:
-        return "unknown error";
+    default: return "unknown error";
     }
 }

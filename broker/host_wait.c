@@ -95,14 +95,10 @@ static const struct timespec *timespec_of(int64_t deadline_ns, struct timespec *
 static int meaning_of_errno(void)
 {
     switch (errno) {
-    case EAGAIN:
-        return HOST_WAIT_CHANGED;
-    case EINTR:
-        return HOST_WAIT_LOOK;
-    case ETIMEDOUT:
-        return LEASE_ETIMEOUT;
-    default:
-        return LEASE_EINVAL;
+    case EAGAIN: return HOST_WAIT_CHANGED;
+    case EINTR: return HOST_WAIT_LOOK;
+    case ETIMEDOUT: return LEASE_ETIMEOUT;
+    default: return LEASE_EINVAL;
     }
 }
 

@@ -388,7 +388,8 @@ static void verify_live(struct step *step, struct record *record, const struct r
             verify_in_pause(step, record, request, &tally);
             return;
         }
-        if (!admission_is_fresh(book, step->now, request->asked_ns)) {
+        ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
+        if (!admission_is_fresh(book, step->now, since)) {
             reply_unread(step, record);
             return;
         }
