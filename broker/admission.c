@@ -17,14 +17,17 @@ bool admission_trusts(const struct book *book, ns_t now)
 }
 
 /* Asked and answered after the verify came in is as fresh as a reading can be, however long the
- * server took. */
+ * server took. One that did not answer is left alone for a while: each further question would
+ * occupy another of its threads. */
 bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns)
 {
     const struct reading *reading = &book->sight.reading;
     if (reading->sent_ns == 0)
         return false;
-    ns_t max_age_ns = (ns_t)book->settings.max_age_ms * NS_PER_MS;
-    return reading->sent_ns >= asked_ns || now - reading->answered_ns <= max_age_ns;
+    uint32_t max_age_ms =
+        reading->health == HEALTH_BUSY ? PROBE_ACTIVE_MS : book->settings.max_age_ms;
+    return reading->sent_ns >= asked_ns ||
+           now - reading->answered_ns <= (ns_t)max_age_ms * NS_PER_MS;
 }
 
 static ns_t settle_ns(const struct book *book)
