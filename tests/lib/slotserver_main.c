@@ -151,23 +151,34 @@ static void print_stats(struct slotserver *server)
     free(stats);
 }
 
-/* As the real one of that version ends: returns the exit code, or does not return at all. */
+enum { ENDED = 0, HURRIED = 1, ABORTED = 2 };
+
+/* As the real one of that version ends. */
 static int end_as_version(struct slotserver *server, const struct program *program,
                           const sigset_t *signals)
 {
-    if (strcmp(program->server.version, "old") == 0) {
-        if (slotserver_in_flight(server)) {
-            setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-            abort();
-        }
-        return 0;
-    }
+    if (strcmp(program->server.version, "old") == 0)
+        return slotserver_in_flight(server) ? ABORTED : ENDED;
     if (slotserver_terminate(server))
-        return 0;
+        return ENDED;
     while (slotserver_lingers(server)) {
         if (sigtimedwait(signals, NULL, &(struct timespec){0}) > 0)
-            _exit(1);
+            return HURRIED;
     }
+    return ENDED;
+}
+
+static int leave(struct slotserver *server, const struct program *program, int how)
+{
+    if (program->stats)
+        print_stats(server);
+    if (how == HURRIED)
+        _exit(1);
+    if (how == ABORTED) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        abort();
+    }
+    slotserver_stop(server);
     return 0;
 }
 
@@ -193,9 +204,6 @@ int main(int argc, char **argv)
     if (program.port_file && !write_port_file(program.port_file, port))
         perror("slotserver: port file");
     int caught = wait_for_end(&signals, program.exit_after);
-    if (program.stats)
-        print_stats(server);
-    int code = caught ? end_as_version(server, &program, &signals) : 0;
-    slotserver_stop(server);
-    return code;
+    int how = caught ? end_as_version(server, &program, &signals) : ENDED;
+    return leave(server, &program, how);
 }

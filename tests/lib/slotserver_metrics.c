@@ -112,7 +112,7 @@ void body_metrics(const struct engine *engine, struct text *out)
     const struct metric *metric =
         engine->server->version == SLOTSERVER_NEW ? metrics_new : metrics_old;
     for (; metric->name; metric++)
-        text_format(out, "# HELP llamacpp:%s %s\n# TYPE llamacpp:%s %s\nllamacpp:%s %g\n",
+        text_format(out, "# HELP llamacpp:%s %s\n# TYPE llamacpp:%s %s\nllamacpp:%s %.10g\n",
                     metric->name, metric->help, metric->name, metric->type, metric->name,
                     value_of(engine, metric->value));
 }
