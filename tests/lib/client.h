@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { CLIENT_TIMED_OUT = 28 }; /* CURLE_OPERATION_TIMEDOUT */
+
 struct answer {
     long status; /* 0: none, see error */
     int error;   /* a CURLcode */

@@ -24,6 +24,16 @@ void slotserver_defaults(struct slotserver_options *options)
     };
 }
 
+static unsigned names_in(const char *list)
+{
+    unsigned n = 1;
+    while ((list = strchr(list, ',')) != NULL) {
+        list++;
+        n++;
+    }
+    return n;
+}
+
 static const char *wrong_with(const struct slotserver_options *options)
 {
     if (strcmp(options->version, "new") != 0 && strcmp(options->version, "old") != 0)
@@ -38,34 +48,27 @@ static const char *wrong_with(const struct slotserver_options *options)
         return "no such port";
     if (options->router && strcmp(options->version, "old") == 0)
         return "the old version has no router";
+    if (options->router && names_in(options->router) > MODELS_MAX)
+        return "too many models";
+    enum misbehaviour misbehaviour;
+    if (options->misbehave && !misbehaviour_parse(options->misbehave, &misbehaviour))
+        return "unknown misbehaviour";
     return NULL;
 }
 
 /* One engine without a router, else one a name. */
-static bool name_engines(struct slotserver *server)
+static void name_engines(struct slotserver *server)
 {
     const char *names = server->options.router ? server->options.router : "";
     server->names = strdup(names);
     char *rest = server->names;
     char *name;
-    while (server->names && (name = strsep(&rest, ",")) != NULL) {
-        if (server->n_engines == MODELS_MAX)
-            return false;
+    while ((name = strsep(&rest, ",")) != NULL) {
         struct engine *engine = &server->engines[server->n_engines++];
         engine->server = server;
         engine->name = name;
         engine->loaded = server->options.router == NULL;
     }
-    return server->names != NULL;
-}
-
-static bool start_engines(struct slotserver *server)
-{
-    for (unsigned i = 0; i < server->n_engines; i++) {
-        if (!engine_start(&server->engines[i]))
-            return false;
-    }
-    return true;
 }
 
 static struct slotserver *refuse(const char *why)
@@ -78,13 +81,15 @@ static struct slotserver *new_server(const struct slotserver_options *options)
 {
     struct slotserver *server = calloc(1, sizeof(*server));
     if (!server)
-        return NULL;
+        abort();
     server->options = *options;
     server->version = strcmp(options->version, "new") == 0 ? SLOTSERVER_NEW : SLOTSERVER_OLD;
     server->loaded_at = now_us() + (int64_t)options->loading_ms * 1000;
     pthread_mutex_init(&server->lock, NULL);
     condition_init(&server->results);
     TAILQ_INIT(&server->line);
+    if (options->misbehave)
+        misbehaviour_parse(options->misbehave, &server->misbehaviour);
     return server;
 }
 
@@ -104,12 +109,9 @@ struct slotserver *slotserver_start(const struct slotserver_options *options)
     if (wrong)
         return refuse(wrong);
     struct slotserver *server = new_server(options);
-    if (!server || !name_engines(server))
-        return refuse("too many models"); /* a test's process ends over it: nothing to tidy */
-    if (options->misbehave && !misbehaviour_parse(options->misbehave, &server->misbehaviour))
-        return refuse("unknown misbehaviour");
-    if (!start_engines(server))
-        return refuse("cannot start a thread");
+    name_engines(server);
+    for (unsigned i = 0; i < server->n_engines; i++)
+        engine_start(&server->engines[i]);
     server->daemon = http_start(server);
     if (!server->daemon) {
         slotserver_stop(server);

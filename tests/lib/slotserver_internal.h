@@ -173,7 +173,7 @@ void text_free(struct text *text);
 bool peer_gone(int fd);
 
 /* slotserver_engine.c; all but start and join with the lock held */
-bool engine_start(struct engine *engine);
+void engine_start(struct engine *engine);
 void engine_join(struct engine *engine);
 void engine_free(struct engine *engine);
 void engine_submit(struct engine *engine, struct task *task);
