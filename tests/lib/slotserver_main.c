@@ -74,18 +74,10 @@ static bool set(struct program *program, const struct flag *flag, const char *va
     char *end = NULL;
     errno = 0;
     switch (flag->kind) {
-    case TEXT:
-        *(const char **)field = value;
-        return true;
-    case FLAG:
-        *(bool *)field = true;
-        return true;
-    case NUMBER:
-        *(unsigned *)field = (unsigned)strtoul(value, &end, 10);
-        break;
-    case REAL:
-        *(double *)field = strtod(value, &end);
-        break;
+    case TEXT: *(const char **)field = value; return true;
+    case FLAG: *(bool *)field = true; return true;
+    case NUMBER: *(unsigned *)field = (unsigned)strtoul(value, &end, 10); break;
+    case REAL: *(double *)field = strtod(value, &end); break;
     }
     return errno == 0 && end != value && *end == '\0';
 }

@@ -78,31 +78,20 @@ static double per_second(long tokens, int64_t us)
 static double value_of(const struct engine *engine, enum value value)
 {
     switch (value) {
-    case PROMPT_TOKENS:
-        return (double)engine->prompt_tokens;
-    case PROMPT_SECONDS:
-        return (double)engine->prompt_us / 1e6;
-    case PREDICTED_TOKENS:
-        return (double)engine->predicted_tokens;
-    case PREDICTED_SECONDS:
-        return (double)engine->predicted_us / 1e6;
-    case DECODES:
-        return (double)engine->decodes;
-    case LONGEST:
-        return (double)engine->longest;
-    case PROMPT_RATE:
-        return per_second(engine->prompt_tokens, engine->prompt_us);
-    case PREDICTED_RATE:
-        return per_second(engine->predicted_tokens, engine->predicted_us);
-    case PROCESSING:
-        return engine_busy(engine);
-    case DEFERRED:
-        return engine->n_deferred;
+    case PROMPT_TOKENS: return (double)engine->prompt_tokens;
+    case PROMPT_SECONDS: return (double)engine->prompt_us / 1e6;
+    case PREDICTED_TOKENS: return (double)engine->predicted_tokens;
+    case PREDICTED_SECONDS: return (double)engine->predicted_us / 1e6;
+    case DECODES: return (double)engine->decodes;
+    case LONGEST: return (double)engine->longest;
+    case PROMPT_RATE: return per_second(engine->prompt_tokens, engine->prompt_us);
+    case PREDICTED_RATE: return per_second(engine->predicted_tokens, engine->predicted_us);
+    case PROCESSING: return engine_busy(engine);
+    case DEFERRED: return engine->n_deferred;
     case BUSY_PER_DECODE:
         return engine->decodes ? (double)engine->busy_in_decodes / (double)engine->decodes : 0;
     case PROMPT_CACHED:
-    case NOTHING:
-        break;
+    case NOTHING: break;
     }
     return 0;
 }

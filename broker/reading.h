@@ -1,0 +1,79 @@
+/* A reading: what a server said about itself, or that it said nothing, and when.
+ *
+ * Plain data without pointers; lies in the host's file as it is here. -1 is unknown, never 0. */
+#ifndef BROKER_READING_H
+#define BROKER_READING_H
+
+#include "broker/record.h"
+
+enum health {
+    HEALTH_UNKNOWN = 0,
+    HEALTH_OK,
+    HEALTH_BUSY, /* accepted the connection, did not answer in time */
+    HEALTH_LOADING,
+    HEALTH_SLEEPING,     /* the first request wakes it */
+    HEALTH_UNLOADED,     /* the first request loads the model */
+    HEALTH_UNAUTHORIZED, /* it wants a key, or another one */
+    HEALTH_DOWN,         /* refused, or not reached */
+};
+
+enum signal_kind {
+    SIGNAL_NONE = 0, /* nothing is told: leases alone decide */
+    SIGNAL_INFERRED, /* guessed from something else: leases alone decide */
+    SIGNAL_EXACT,
+};
+
+enum model_state { MODEL_UNKNOWN = 0, MODEL_LOADED, MODEL_LOADING, MODEL_UNLOADED, MODEL_SLEEPING };
+
+#define ENGINE_SIZE 24
+#define DETAIL_SIZE 128
+
+struct reading_slot {
+    int32_t task; /* the server's name of the work in it, -1 none told */
+    int32_t busy; /* 1 or 0 */
+};
+
+struct reading_model {
+    char name[NAME_SIZE];
+    uint32_t state; /* enum model_state */
+    uint32_t spare;
+};
+
+struct reading {
+    ns_t sent_ns;     /* when the question left; 0: never read */
+    ns_t answered_ns; /* when the answer, or its absence, was known */
+    int32_t health;   /* enum health */
+    int32_t signal;   /* enum signal_kind */
+    int32_t slots_total;
+    int32_t in_flight;
+    int32_t queued;
+    int32_t queue_means_full; /* 1: on this engine anything queued says that all is taken */
+    int32_t named;            /* 1: slots[].task names the work */
+    int32_t slot_count;       /* entries of slots that are told, 0 where there are none */
+    int32_t model_count;      /* entries of models */
+    int32_t spare;
+    char engine[ENGINE_SIZE];
+    char detail[DETAIL_SIZE]; /* one line for people: what it cannot tell, what went wrong */
+    struct reading_model models[READING_MODELS];
+    struct reading_slot slots[BOOK_SLOTS_MAX];
+};
+
+_Static_assert(sizeof(struct reading) % 8 == 0, "no padding at a reading's end");
+
+/* Nothing known: every number -1, health unknown, signal none. */
+void reading_clear(struct reading *reading);
+
+/* Brings a reading that came from outside into bounds; what cannot be is made unknown. */
+void reading_sanitize(struct reading *reading);
+
+/* Verify may say go: ok, or sleeping or unloaded (the first request wakes or loads). */
+bool health_admits(enum health health);
+
+/* in_flight of this reading can be counted with. */
+bool reading_counts(const struct reading *reading);
+
+const char *health_name(enum health health);
+const char *signal_name(enum signal_kind kind);
+const char *model_state_name(enum model_state state);
+
+#endif

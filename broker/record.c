@@ -1,0 +1,158 @@
+#include "broker/record.h"
+
+#include <string.h>
+
+bool record_is_live(const struct record *record)
+{
+    return record->state >= RECORD_WAITING && record->state <= RECORD_ORPHAN;
+}
+
+bool lease_id_equal(struct lease_id a, struct lease_id b)
+{
+    return a.instance == b.instance && a.counter == b.counter;
+}
+
+bool request_id_is_none(struct request_id id)
+{
+    return id.hi == 0 && id.lo == 0;
+}
+
+bool request_id_equal(struct request_id a, struct request_id b)
+{
+    return a.hi == b.hi && a.lo == b.lo && !request_id_is_none(a);
+}
+
+static const char base32[] = "abcdefghijklmnopqrstuvwxyz234567";
+
+/* 128 bits, most significant first, five at a time; the last character carries three. */
+void lease_id_format(const char *provider, struct lease_id id, char *text)
+{
+    size_t used = 0;
+    for (; provider[used] && used < NAME_CHARS_MAX; used++)
+        text[used] = provider[used];
+    text[used++] = ':';
+    uint64_t words[2] = {id.instance, id.counter};
+    for (unsigned bit = 0; bit < 128; bit += 5) {
+        unsigned value = 0;
+        for (unsigned i = bit; i < bit + 5; i++)
+            value = value << 1 | (i < 128 ? (unsigned)(words[i / 64] >> (63 - i % 64)) & 1u : 0u);
+        text[used++] = base32[value];
+    }
+    text[used] = '\0';
+}
+
+static bool base32_read(const char *text, uint64_t words[2])
+{
+    words[0] = words[1] = 0;
+    for (unsigned i = 0; i < 26; i++) {
+        const char *at = text[i] ? strchr(base32, text[i]) : NULL;
+        if (!at)
+            return false;
+        unsigned value = (unsigned)(at - base32);
+        for (unsigned k = 0; k < 5; k++) {
+            unsigned bit = i * 5 + k;
+            uint64_t one = value >> (4 - k) & 1u;
+            if (bit < 128)
+                words[bit / 64] |= one << (63 - bit % 64);
+            else if (one)
+                return false;
+        }
+    }
+    return text[26] == '\0';
+}
+
+bool lease_id_parse(const char *text, char *provider, struct lease_id *id)
+{
+    const char *colon = strchr(text, ':');
+    if (!colon || colon == text || colon - text > NAME_CHARS_MAX)
+        return false;
+    char name[NAME_SIZE] = {0};
+    memcpy(name, text, (size_t)(colon - text));
+    uint64_t words[2];
+    if (!name_is_valid(name) || !base32_read(colon + 1, words) || words[1] == 0)
+        return false;
+    memcpy(provider, name, NAME_SIZE);
+    id->instance = words[0];
+    id->counter = words[1];
+    return true;
+}
+
+bool name_is_valid(const char *name)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t length = strspn(name, allowed);
+    return length > 0 && length <= NAME_CHARS_MAX && name[length] == '\0';
+}
+
+/* Bytes of the well-formed UTF-8 sequence at `at`, 0 where there is none. Surrogates, overlong
+ * forms and C1 control characters are none. */
+static size_t utf8_length(const unsigned char *at)
+{
+    size_t length = at[0] < 0x80             ? 1
+                    : (at[0] & 0xe0) == 0xc0 ? 2
+                    : (at[0] & 0xf0) == 0xe0 ? 3
+                    : (at[0] & 0xf8) == 0xf0 ? 4
+                                             : 0;
+    if (length == 0)
+        return 0;
+    if (length == 1)
+        return at[0] >= 0x20 && at[0] != 0x7f ? 1 : 0;
+    uint32_t code = at[0] & (0xffu >> (length + 1));
+    for (size_t i = 1; i < length; i++) {
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (at[i] & 0x3fu);
+    }
+    static const uint32_t least[] = {0, 0, 0xa0, 0x800, 0x10000};
+    bool surrogate = code >= 0xd800 && code <= 0xdfff;
+    return code >= least[length] && code <= 0x10ffff && !surrogate ? length : 0;
+}
+
+void text_copy(char *to, size_t size, const char *from)
+{
+    size_t used = 0;
+    const unsigned char *at = (const unsigned char *)from;
+    while (*at && used + 1 < size) {
+        size_t length = utf8_length(at);
+        if (length > 1 && used + length >= size)
+            break;
+        if (length == 0) {
+            to[used++] = '?';
+            at++;
+            continue;
+        }
+        memcpy(to + used, at, length);
+        used += length;
+        at += length;
+    }
+    memset(to + used, 0, size - used);
+}
+
+const char *record_state_name(enum record_state state)
+{
+    switch (state) {
+    case RECORD_FREE: return "free";
+    case RECORD_WAITING: return "waiting";
+    case RECORD_HELD: return "held";
+    case RECORD_DISPATCHED: return "dispatched";
+    case RECORD_ORPHAN: return "orphan";
+    case RECORD_GONE: return "gone";
+    }
+    return "unknown";
+}
+
+const char *record_end_name(enum record_end end)
+{
+    switch (end) {
+    case END_NONE: return "none";
+    case END_RELEASED: return "released";
+    case END_EXPIRED: return "expired";
+    case END_LAPSED: return "lapsed";
+    case END_REFUSED: return "refused";
+    case END_GAVE_UP: return "gave up";
+    case END_FORCED: return "forced";
+    case END_REPLACED: return "replaced";
+    }
+    return "unknown";
+}
