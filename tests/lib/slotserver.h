@@ -58,7 +58,10 @@ struct slotserver;
 
 void slotserver_defaults(struct slotserver_options *options);
 
-/* NULL if an option makes no sense or the port is taken; says why on stderr. */
+/*
+ * NULL if an option makes no sense or the port is taken; says why on stderr. The texts that the
+ * options point to must live as long as the server.
+ */
 struct slotserver *slotserver_start(const struct slotserver_options *options);
 unsigned slotserver_port(const struct slotserver *server);
 

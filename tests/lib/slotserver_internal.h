@@ -108,7 +108,6 @@ struct slotserver {
     char *names; /* what the engines' names point into */
     struct MHD_Daemon *daemon;
     unsigned port;
-    int64_t started;
     int64_t loaded_at;
     pthread_mutex_t lock;
     pthread_cond_t results; /* anything that a connection may wait for has changed */
@@ -153,7 +152,7 @@ struct call {
 struct request {
     struct slotserver *server;
     struct MHD_Connection *connection;
-    struct connection *line; /* NULL in no case while the request lives */
+    struct connection *line;
     const char *method, *path;
     struct engine *engine;
     struct text body;
