@@ -92,6 +92,9 @@ struct answer {
     uint32_t cell; /* where its record lies: a hint, and what a waiter watches */
     uint64_t token;
     uint64_t place;
+    uint32_t units;
+    int32_t slot;
+    enum record_state state;
     ns_t end_ns;   /* when the lease, or the wait, ends */
     ns_t retry_ns; /* with WAIT and UNREAD */
     uint32_t waited_ms;
