@@ -13,7 +13,7 @@
  *
  * Thread rules: a struct http belongs to one thread at a time; different ones are independent.
  * After a fork the child may only leave it alone. Times are the caller's clock in nanoseconds,
- * timeouts are milliseconds. Stack: below 64 KiB. */
+ * timeouts are milliseconds. */
 #ifndef AGENT_HTTP_H
 #define AGENT_HTTP_H
 
