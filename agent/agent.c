@@ -64,6 +64,20 @@ static void find_directory(struct lease_agent *agent, const struct lease_options
                  agent->directory.why[0] ? agent->directory.why : lease_error_text(error));
 }
 
+int agent_find_directory_again(struct lease_agent *agent)
+{
+    pthread_mutex_lock(&agent->directory_mutex);
+    int error = 0;
+    if (host_dir_check(&agent->directory) < 0) {
+        char path[sizeof agent->directory.path];
+        memcpy(path, agent->directory.path, sizeof path);
+        host_dir_close(&agent->directory);
+        error = host_dir_open(path, &agent->directory);
+    }
+    pthread_mutex_unlock(&agent->directory_mutex);
+    return error;
+}
+
 static struct lease_agent *new_agent(const struct lease_options *options)
 {
     struct lease_agent *agent = calloc(1, sizeof *agent);
@@ -79,6 +93,7 @@ static struct lease_agent *new_agent(const struct lease_options *options)
     agent->flags = options->flags;
     host_process_self(&agent->self);
     pthread_mutex_init(&agent->providers_mutex, NULL);
+    pthread_mutex_init(&agent->directory_mutex, NULL);
     pthread_mutex_init(&agent->held_mutex, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -101,6 +116,7 @@ static void free_agent(struct lease_agent *agent)
     pthread_cond_destroy(&agent->held_changed);
     pthread_mutex_destroy(&agent->held_mutex);
     pthread_mutex_destroy(&agent->providers_mutex);
+    pthread_mutex_destroy(&agent->directory_mutex);
     free(agent->held);
     free(agent);
 }
@@ -184,7 +200,7 @@ enum lease_reach lease_agent_reach(const lease_agent_t *agent)
 
 const char *lease_agent_directory(const lease_agent_t *agent)
 {
-    return agent_check(agent) == 0 && agent->has_directory ? host_dir_path(&agent->directory) : "";
+    return agent_check(agent) == 0 && agent->has_directory ? agent->directory.path : "";
 }
 
 const char *lease_agent_warning(const lease_agent_t *agent)

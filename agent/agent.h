@@ -1,7 +1,8 @@
 /* The agent as the rooms of this folder see it. Internal; programs see lease.h.
  *
  * Locks, in the order in which they may be taken: agent->providers_mutex (the list grows, never
- * shrinks), provider->mutex (its book and table), agent->held_mutex (our own leases). None is held
+ * shrinks), provider->mutex (its book and table), agent->directory_mutex, agent->held_mutex (our
+ * own leases). None is held
  * while anything is awaited, but for the book's file lock under provider->mutex, within its budget.
  */
 #ifndef AGENT_AGENT_H
@@ -69,6 +70,7 @@ struct lease_agent {
     char host[NAME_SIZE];
     char label[LABEL_SIZE];
     char warning[AGENT_TEXT_SIZE];
+    pthread_mutex_t directory_mutex; /* while it is found again after it vanished */
     struct host_dir directory;
     bool has_directory;
 
@@ -133,6 +135,9 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns);
 
 /* A speaker is alive and beats. */
 bool reader_has_speaker(const struct lease_agent *agent);
+
+/* agent.c: opens the runtime directory anew where it has vanished. */
+int agent_find_directory_again(struct lease_agent *agent);
 
 /* ask.c */
 int agent_check(const struct lease_agent *agent); /* LEASE_EFORK, LEASE_EINVAL */

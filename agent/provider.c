@@ -106,7 +106,7 @@ static uint64_t epoch_of_new_book(const struct provider *provider)
 {
     char name[HOST_TABLE_NAME_SIZE];
     host_table_name(provider->name, name);
-    int dir = host_dir_descriptor(&provider->agent->directory);
+    int dir = provider->agent->directory.fd;
     if (faccessat(dir, name, F_OK, 0) == 0)
         return (uint64_t)time(NULL) + 1; /* counts only where the file was left half made */
     return host_epoch_next(provider->name, 0);
@@ -118,10 +118,10 @@ static int open_host_tier(struct provider *provider, bool create)
     struct host_table_options options = {
         .instance = host_random_u64() | 1,
         .epoch = create ? epoch_of_new_book(provider) : 1,
-        .mode = host_dir_file_mode(&agent->directory),
+        .mode = agent->directory.file_mode,
         .create = create,
     };
-    int error = host_table_open(&provider->host, host_dir_descriptor(&agent->directory),
+    int error = host_table_open(&provider->host, agent->directory.fd,
                                 provider->name, provider->book, &options);
     if (error < 0)
         return error;
@@ -158,7 +158,7 @@ static void warn_of_fallback(struct provider *provider, int error)
 {
     snprintf(provider->warning, sizeof provider->warning,
              "the book of %s in %s cannot be used (%s): only this process knows its leases",
-             provider->name, host_dir_path(&provider->agent->directory), lease_error_text(error));
+             provider->name, provider->agent->directory.path, lease_error_text(error));
 }
 
 /* The caller holds provider->mutex. */
@@ -196,13 +196,13 @@ int provider_open(struct provider *provider)
 static int discover(struct lease_agent *agent, const char *name)
 {
     struct provider_spec spec;
-    if (agent->has_directory && effective_find(host_dir_path(&agent->directory), name, &spec) == 0)
+    if (agent->has_directory && effective_find(agent->directory.path, name, &spec) == 0)
         return provider_declare(agent, &spec);
     if (!agent->has_directory)
         return LEASE_EUNKNOWN;
     char file[HOST_TABLE_NAME_SIZE];
     host_table_name(name, file);
-    if (faccessat(host_dir_descriptor(&agent->directory), file, F_OK, 0) < 0)
+    if (faccessat(agent->directory.fd, file, F_OK, 0) < 0)
         return LEASE_EUNKNOWN;
     int error = 0;
     pthread_mutex_lock(&agent->providers_mutex);
@@ -238,10 +238,8 @@ static int reopen(struct provider *provider)
     provider->table = NULL;
     provider->words = &provider->own_words;
     provider->reach = LEASE_REACH_NONE;
-    int error = host_dir_reopen(&provider->agent->directory);
-    if (error < 0)
-        return error;
-    return open_locked(provider, true);
+    int error = agent_find_directory_again(provider->agent);
+    return error < 0 ? error : open_locked(provider, true);
 }
 
 static int begin(struct provider *provider, int64_t budget_ms)

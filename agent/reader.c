@@ -1,6 +1,7 @@
 /* Having a reading made, by one prober a provider and host: the speaker, else whoever finds none at
  * it. All others wait for what it brings. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/probe.h"
@@ -13,7 +14,15 @@
 
 bool reader_has_speaker(const struct lease_agent *agent)
 {
-    return agent->has_directory && host_beat_is_alive(host_dir_descriptor(&agent->directory));
+    if (!agent->has_directory)
+        return false;
+    int fd = host_beat_open(agent->directory.fd, false, 0);
+    if (fd < 0)
+        return false;
+    struct host_beat beat;
+    bool alive = host_beat_read(fd, &beat) == 0 && host_beat_alive(&beat, host_now_ns());
+    close(fd);
+    return alive;
 }
 
 static ns_t earlier(ns_t a, ns_t b)

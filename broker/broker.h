@@ -189,6 +189,9 @@ void broker_reason_text(const struct answer *answer, char *text, size_t size);
 
 const char *note_name(enum note_kind kind);
 
+/* One word or two for the log. */
+const char *reason_name(enum reason reason);
+
 /* Candidates that are equals: one of those with the most available, at random by `entropy`;
  * unknown (-1) counts as less than 1 and more than 0. Returns its index, or -1 where count is 0. */
 int broker_choose(const int32_t *available, uint32_t count, uint64_t entropy);

@@ -39,6 +39,9 @@ enum host_liveness host_process_check(uint32_t pid, uint64_t start, uint64_t pid
 /* The cheap check, one kill(pid, 0): for admission. A zombie or a reused pid passes as alive. */
 enum host_liveness host_process_glance(uint32_t pid, uint64_t pidns);
 
+/* The start time of a process of our own pid namespace; 0: not to be had. */
+uint64_t host_process_start(uint32_t pid);
+
 /* 64 bits that stand for a boot id; 0 only for one that is not known. */
 uint64_t host_boot_hash(const uint8_t boot_id[16]);
 

@@ -391,13 +391,5 @@ uint32_t host_table_log(const struct host_table *table, uint64_t after, struct l
 {
     const struct host_file *file = table->file;
     uint64_t last = atomic_load_explicit(&file->header.log_seq, memory_order_acquire);
-    uint64_t first = last >= LOG_ENTRIES ? last - LOG_ENTRIES + 1 : 1;
-    uint32_t count = 0;
-    for (uint64_t seq = first > after ? first : after + 1; seq <= last && count < LOG_ENTRIES;
-         seq++) {
-        entries[count] = file->log[seq % LOG_ENTRIES];
-        if (log_entry_is_valid(&entries[count]) && entries[count].seq == seq)
-            count++;
-    }
-    return count;
+    return log_copy(file->log, last, after, entries);
 }
