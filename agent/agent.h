@@ -22,7 +22,7 @@
 #define LOCK_BUDGET_MS   20
 #define TIMEOUT_MS       1500
 #define PROBE_BUDGET_MS  PROBE_MS
-#define AGENT_TEXT_SIZE  256
+#define AGENT_TEXT_SIZE  384
 
 struct lease_agent;
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "agent/spec.h"
+#include "broker/record.h"
 
 #define EFFECTIVE_FILE "agent.json"
 

@@ -8,7 +8,8 @@
  *   6 test_pause_loop_serialized_with_concurrent_read a mutation waits for the holder
  *   7 test_runner_tick_holds_lock_across_state_write  from load to commit nobody gets between
  *
- * and requirement_* its R1, R4, R5, R7 and D-L1 to D-L5 where no test above does.
+ * and requirement_* its R1, R4, R5, R7 and D-L1. D-L2 (the file stays) is in requirement_5, D-L3
+ * (creation) in seed_5, D-L4 (standard library only) is what this links with, D-L5 is R7.
  */
 #define _GNU_SOURCE
 #include "broker/host_lock.h"

@@ -175,6 +175,21 @@ static void zeroed_memory_is_a_closed_handle(void **state)
     assert_int_equal(host_lock_close(&l), 0);
 }
 
+static void more_locks_than_the_maximum_are_refused(void **state)
+{
+    (void)state;
+    static struct host_lock many[HOST_LOCK_OPEN_MAX];
+    for (int i = 0; i < HOST_LOCK_OPEN_MAX; i++) {
+        open_book(&many[i], "book");
+    }
+    assert_int_equal(host_lock_open(&l, dir_fd, "book", 0, 0), LEASE_EFULL);
+    for (int i = 0; i < HOST_LOCK_OPEN_MAX; i++) {
+        assert_int_equal(host_lock_close(&many[i]), 0);
+    }
+    open_book(&l, "book");
+    take_and_give(&l, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +201,7 @@ int main(void)
         fresh(a_descriptor_closed_under_us_is_noticed),
         fresh(readers_lock_shared_without_write_permission),
         fresh(an_open_descriptor_can_be_adopted),
+        fresh(more_locks_than_the_maximum_are_refused),
         fresh(zeroed_memory_is_a_closed_handle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
