@@ -1,3 +1,5 @@
+#define _GNU_SOURCE
+
 #include "agent/agent.h"
 
 #include <errno.h>
@@ -36,16 +38,10 @@ static int declare_all(struct lease_agent *agent, const struct lease_options *op
                        size_t error_size)
 {
     for (size_t i = 0; i < options->provider_count; i++) {
-        struct provider_spec spec;
-        char why[SPEC_ERROR_SIZE];
-        int result = spec_parse(options->providers[i], &spec, why);
+        char why[SPEC_ERROR_SIZE] = "";
+        int result = provider_declare(agent, options->providers[i], false, why);
         if (result < 0) {
-            snprintf(error, error_size, "%s", why);
-            return result;
-        }
-        result = provider_declare(agent, &spec);
-        if (result < 0) {
-            snprintf(error, error_size, "more than %d providers", PROVIDERS_MAX);
+            snprintf(error, error_size, "%s", why[0] ? why : lease_error_text(result));
             return result;
         }
     }

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "agent/effective.h"
 #include "agent/lease.h"
 #include "agent/spec.h"
 #include "broker/host_dir.h"
@@ -31,6 +32,7 @@ struct provider {
     struct lease_agent *agent;
     char name[NAME_SIZE];
     struct provider_spec spec; /* of no engine where has_spec is false */
+    char spec_text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC as it was declared */
     bool has_spec;
     bool owned; /* this host speaks for it */
 
@@ -99,9 +101,10 @@ struct lease_agent {
  * the process tier, with provider->warning. */
 struct provider *provider_find(struct lease_agent *agent, const char *name, int *error);
 
-/* Adds a declared one without opening its book. LEASE_EFULL, LEASE_ENOMEM; a second declaration
- * of the same name replaces the first while no book is open. */
-int provider_declare(struct lease_agent *agent, const struct provider_spec *spec);
+/* Adds a declared one, NAME=SPEC, without opening its book; why (SPEC_ERROR_SIZE bytes) says what is
+ * wrong with it. LEASE_EINVAL, LEASE_EFULL, LEASE_ENOMEM. A second declaration of the same name
+ * replaces the first while no book is open; with only_new it changes nothing. */
+int provider_declare(struct lease_agent *agent, const char *text, bool only_new, char *why);
 
 /* Opens a declared one's book where it is not open yet; creates it in the host tier. */
 int provider_open(struct provider *provider);

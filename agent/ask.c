@@ -1,4 +1,6 @@
 /* Asking: acquire, verify, renew, release. */
+#define _GNU_SOURCE
+
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+#define _GNU_SOURCE
+
 #include "agent/effective.h"
 
 #include <errno.h>
@@ -86,7 +88,7 @@ int effective_read(const char *directory, struct effective *effective)
     return error;
 }
 
-int effective_find(const char *directory, const char *name, struct provider_spec *spec)
+int effective_find(const char *directory, const char *name, char *text)
 {
     struct effective *effective = malloc(sizeof *effective);
     if (!effective)
@@ -98,12 +100,10 @@ int effective_find(const char *directory, const char *name, struct provider_spec
            (strncmp(effective->providers[i].text, name, length) != 0 ||
             effective->providers[i].text[length] != '='))
         i++;
-    if (error == 0) {
-        char why[SPEC_ERROR_SIZE];
-        if (i == effective->provider_count ||
-            spec_parse(effective->providers[i].text, spec, why) < 0)
-            error = LEASE_EUNKNOWN;
-    }
+    if (error == 0 && i == effective->provider_count)
+        error = LEASE_EUNKNOWN;
+    if (error == 0)
+        memcpy(text, effective->providers[i].text, EFFECTIVE_SPEC_SIZE);
     free(effective);
     return error;
 }

@@ -1,4 +1,6 @@
 /* The keeper: a thread that renews this process's leases, and notices those that were lost. */
+#define _GNU_SOURCE
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,3 +1,5 @@
+#define _GNU_SOURCE
+
 #include "agent/log.h"
 
 #include <stdlib.h>

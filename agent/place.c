@@ -1,4 +1,6 @@
 /* Placing: several candidates, the first that can be had. */
+#define _GNU_SOURCE
+
 #include <stdlib.h>
 #include <string.h>
 

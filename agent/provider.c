@@ -1,3 +1,5 @@
+#define _GNU_SOURCE
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +8,6 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/effective.h"
 #include "broker/host_clock.h"
 #include "broker/host_epoch.h"
 #include "broker/host_random.h"
@@ -57,19 +58,29 @@ static bool is_owned(const struct provider_spec *spec)
                                                                     : false;
 }
 
-int provider_declare(struct lease_agent *agent, const struct provider_spec *spec)
+int provider_declare(struct lease_agent *agent, const char *text, bool only_new, char *why)
 {
-    int error = 0;
+    struct provider_spec spec;
+    int error = spec_parse(text, &spec, why);
+    if (error == 0 && strlen(text) >= EFFECTIVE_SPEC_SIZE) {
+        snprintf(why, SPEC_ERROR_SIZE, "%s: longer than %d bytes", spec.name, EFFECTIVE_SPEC_SIZE);
+        error = LEASE_EINVAL;
+    }
+    if (error < 0)
+        return error;
     pthread_mutex_lock(&agent->providers_mutex);
-    struct provider *provider = listed(agent, spec->name);
+    struct provider *provider = listed(agent, spec.name);
     if (!provider)
-        provider = add(agent, spec->name, &error);
-    if (provider && !provider->table) {
-        provider->spec = *spec;
+        provider = add(agent, spec.name, &error);
+    if (provider && !provider->table && !(only_new && provider->has_spec)) {
+        provider->spec = spec;
+        snprintf(provider->spec_text, sizeof provider->spec_text, "%s", text);
         provider->has_spec = true;
-        provider->owned = is_owned(spec);
+        provider->owned = is_owned(&spec);
     }
     pthread_mutex_unlock(&agent->providers_mutex);
+    if (error == LEASE_EFULL)
+        snprintf(why, SPEC_ERROR_SIZE, "more than %d providers", PROVIDERS_MAX);
     return error;
 }
 
@@ -195,9 +206,10 @@ int provider_open(struct provider *provider)
  * book of it. */
 static int discover(struct lease_agent *agent, const char *name)
 {
-    struct provider_spec spec;
-    if (agent->has_directory && effective_find(agent->directory.path, name, &spec) == 0)
-        return provider_declare(agent, &spec);
+    char text[EFFECTIVE_SPEC_SIZE], why[SPEC_ERROR_SIZE];
+    if (agent->has_directory && effective_find(agent->directory.path, name, text) == 0 &&
+        provider_declare(agent, text, true, why) == 0)
+        return 0;
     if (!agent->has_directory)
         return LEASE_EUNKNOWN;
     char file[HOST_TABLE_NAME_SIZE];

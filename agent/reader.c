@@ -1,5 +1,7 @@
 /* Having a reading made, by one prober a provider and host: the speaker, else whoever finds none at
  * it. All others wait for what it brings. */
+#define _GNU_SOURCE
+
 #include <stdlib.h>
 #include <unistd.h>
 

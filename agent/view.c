@@ -1,4 +1,6 @@
 /* Looking: a snapshot of everything known. */
+#define _GNU_SOURCE
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>

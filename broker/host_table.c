@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "broker/host_table.h"
 
 #include <assert.h>
