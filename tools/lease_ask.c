@@ -3,11 +3,33 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
+
+/* The signal that ends the thread's sleep. Its default is to do nothing, so no COMMAND misses it.
+ */
+#define WAKE SIGURG
+
+static void wake(int number)
+{
+    (void)number;
+}
+
+static void allow_wake(void)
+{
+    struct sigaction action = {.sa_handler = wake}; /* without SA_RESTART: the sleep must end */
+    sigset_t set;
+    sigemptyset(&action.sa_mask);
+    sigaction(WAKE, &action, NULL);
+    sigemptyset(&set);
+    sigaddset(&set, WAKE);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
 
 static void *answer(void *argument)
 {
     struct ask *ask = argument;
+    allow_wake();
     if (ask->request.running)
         ask->rc =
             lease_acquire(ask->agent, ask->providers[0], &ask->request, &ask->lease, &ask->verdict);
@@ -34,6 +56,12 @@ bool ask_start(struct ask *ask)
     ask->done_fd = -1;
     errno = failed;
     return false;
+}
+
+void ask_interrupt(struct ask *ask)
+{
+    lease_interrupt(ask->agent);
+    pthread_kill(ask->thread, WAKE);
 }
 
 void ask_finish(struct ask *ask)

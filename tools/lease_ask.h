@@ -28,6 +28,10 @@ struct ask {
 /* False with errno where no thread or pipe is to be had. */
 bool ask_start(struct ask *ask);
 
+/* Asks the thread to come back without an answer: its place in the queue is given up. It may be on
+ * its way into a sleep, so this is repeated until done_fd is readable. */
+void ask_interrupt(struct ask *ask);
+
 /* Waits for the answer where it is not there yet. */
 void ask_finish(struct ask *ask);
 

@@ -23,6 +23,7 @@ enum lease_exit {
 };
 
 #define CANDIDATES_MAX PROVIDERS_MAX
+#define DECLARED_MAX   (2 * PROVIDERS_MAX)
 
 struct cli;
 
@@ -74,6 +75,12 @@ bool cli_configure(struct cli *cli);
 /* Reads the configuration where that was not done yet and opens the agent. 0, or an exit code
  * after one line. */
 int cli_open(struct cli *cli);
+
+/* The runtime directory that was asked for, NULL: the usual ones. */
+const char *cli_directory(const struct cli *cli);
+
+/* Fills in NAME=SPEC of the providers of the command line and of the file, DECLARED_MAX at most. */
+size_t cli_providers(const struct cli *cli, const char **providers);
 
 /* Fills candidates from `list` (names of providers and pools, after commas). 0, or EXIT_USAGE
  * after one line. Wants the configuration read. */

@@ -27,7 +27,7 @@ static bool same_name(const char *a, const char *b)
 }
 
 /* Flags win over the file: what it declares under a name that a flag declares is left out. */
-static size_t merge_providers(const struct cli *cli, const char **merged)
+size_t cli_providers(const struct cli *cli, const char **merged)
 {
     size_t count = 0;
     for (size_t i = 0; i < cli->options.provider_count; i++)
@@ -44,7 +44,7 @@ static size_t merge_providers(const struct cli *cli, const char **merged)
 }
 
 /* A flag, then the environment (which the library reads), then the file. */
-static const char *chosen_directory(const struct cli *cli)
+const char *cli_directory(const struct cli *cli)
 {
     const char *environment = getenv("LEASE_DIR");
     if (cli->options.dir)
@@ -58,14 +58,14 @@ int cli_open(struct cli *cli)
         say("%s", cli->config_error);
         return EXIT_USAGE;
     }
-    const char *providers[2 * PROVIDERS_MAX];
+    const char *providers[DECLARED_MAX];
     struct lease_options options = {
         .size = sizeof options,
-        .directory = chosen_directory(cli),
+        .directory = cli_directory(cli),
         .host = cli->config.name,
         .label = "lease",
         .providers = providers,
-        .provider_count = merge_providers(cli, providers),
+        .provider_count = cli_providers(cli, providers),
         .flags = LEASE_OPEN_CLIENT,
     };
     char error[512] = "";

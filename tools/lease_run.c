@@ -18,8 +18,9 @@
 #include "broker/record.h"
 #include "tools/lease_ask.h"
 
-#define GRACE_MS 5000 /* from SIGTERM to SIGKILL, where a lost lease ends the command */
-#define RETRY_MS 2000 /* between attempts at a new lease for a command that runs on without one */
+#define GRACE_MS  5000 /* from SIGTERM to SIGKILL, where a lost lease ends the command */
+#define INSIST_MS 20   /* between attempts to end a wait */
+#define RETRY_MS  2000 /* between attempts at a new lease for a command that runs on without one */
 
 struct run {
     struct cli *cli;
@@ -29,6 +30,7 @@ struct run {
     const char *again[1];      /* the provider of a new lease for running work */
     char ended[LEASE_ID_SIZE]; /* the lease that was lost, "" where none is */
     pid_t child;               /* 0: not started */
+    int signal;                /* what came while we asked, 0: none */
     bool over;                 /* the child has ended, or will not be started */
     bool was_ended;            /* by us, since the lease was lost */
     int code;
@@ -45,9 +47,8 @@ static int64_t now_ms(void)
 
 /* ---- signals ---------------------------------------------------------------------------- */
 
-/* Before there is a child: what would end us does so, what would stop us stops us. The waiter that
- * is left behind ends with this process: the book takes the death of its holder for giving up. */
-static void signal_while_asking(const struct run_signal *signal)
+/* Before there is a child: what would end us ends the wait, what would stop us stops us. */
+static void signal_while_asking(struct run *run, const struct run_signal *signal)
 {
     switch (signal->number) {
     case SIGTSTP:
@@ -61,7 +62,7 @@ static void signal_while_asking(const struct run_signal *signal)
     case SIGTTOU:
         break;
     default:
-        _exit(128 + signal->number);
+        run->signal = signal->number;
     }
 }
 
@@ -110,7 +111,7 @@ static void take_signals(struct run *run)
         if (run->child > 0)
             signal_while_running(run, &signal);
         else
-            signal_while_asking(&signal);
+            signal_while_asking(run, &signal);
     }
 }
 
@@ -118,6 +119,8 @@ static void take_signals(struct run *run)
 
 static int time_left(const struct run *run)
 {
+    if (run->signal)
+        return INSIST_MS;
     int64_t next = run->kill_ms;
     if (run->retry_ms && (!next || run->retry_ms < next))
         next = run->retry_ms;
@@ -299,9 +302,15 @@ static int place(struct run *run)
         return EXIT_INTERNAL;
     }
     for (bool event = false; !turn(run, &event);)
-        ;
+        if (run->signal)
+            ask_interrupt(&run->ask);
     ask_finish(&run->ask);
     int rc = run->ask.rc;
+    if (run->signal) {
+        if (rc == 0) /* it came too late to be given up in the queue */
+            lease_release(cli->agent, run->ask.lease.id, 0);
+        return 128 + run->signal;
+    }
     if (rc == 0) {
         run->lease = run->ask.lease;
         warn_of_basis(cli, &run->ask);
