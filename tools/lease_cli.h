@@ -46,6 +46,7 @@ struct cli {
     lease_agent_t *agent;
     char config_path[CONFIG_PATH_SIZE];   /* "" where there is none */
     char config_error[CONFIG_ERROR_SIZE]; /* why it could not be read */
+    bool quiet;                           /* warnings of the configuration are not printed */
     bool configured;                      /* cli_configure was here */
     bool warned;                          /* the agent's warning was printed */
     char names[CANDIDATES_MAX][NAME_SIZE];

@@ -15,7 +15,7 @@ bool cli_configure(struct cli *cli)
         return true;
     if (config_load(cli->config_path, &cli->config, cli->config_error) < 0)
         return false;
-    for (size_t i = 0; i < cli->config.warnings.count; i++)
+    for (size_t i = 0; i < cli->config.warnings.count && !cli->quiet; i++)
         say("warning: %s", cli->config.warnings.items[i]);
     return true;
 }
