@@ -57,12 +57,12 @@
 extern "C" {
 #endif
 
-#define LEASE_ID_SIZE       96  /* bytes of a lease id's text, with its end */
-#define LEASE_NAME_SIZE     64  /* of a provider's, host's or model's name */
-#define LEASE_LABEL_SIZE    128 /* of a label, UTF-8 */
-#define LEASE_URL_SIZE      512
-#define LEASE_REASON_SIZE   256
-#define LEASE_MODELS_MAX    16
+#define LEASE_ID_SIZE     96  /* bytes of a lease id's text, with its end */
+#define LEASE_NAME_SIZE   64  /* of a provider's, host's or model's name */
+#define LEASE_LABEL_SIZE  128 /* of a label, UTF-8 */
+#define LEASE_URL_SIZE    512
+#define LEASE_REASON_SIZE 256
+#define LEASE_MODELS_MAX  16
 
 typedef struct lease_agent lease_agent_t;
 
@@ -79,9 +79,9 @@ enum lease_basis {
 /* ---- opening ---------------------------------------------------------------------------- */
 
 enum lease_open_flags {
-    LEASE_OPEN_CLIENT  = 1 << 0, /* never speak for the host (command-line tools) */
+    LEASE_OPEN_CLIENT = 1 << 0,  /* never speak for the host (command-line tools) */
     LEASE_OPEN_PROCESS = 1 << 1, /* only the process tier: use no runtime directory */
-    LEASE_OPEN_DAEMON  = 1 << 2, /* speak, and refuse to run beside another daemon */
+    LEASE_OPEN_DAEMON = 1 << 2,  /* speak, and refuse to run beside another daemon */
 };
 
 struct lease_options {
@@ -91,7 +91,7 @@ struct lease_options {
     const char *label;            /* default label of leases; NULL: the program's name */
     const char *const *providers; /* NAME=SPEC, as on the command line */
     size_t provider_count;
-    unsigned flags;               /* enum lease_open_flags */
+    unsigned flags; /* enum lease_open_flags */
 };
 
 /* Opens an agent. options may be NULL. Providers that are not named there are taken from the
@@ -116,28 +116,28 @@ const char *lease_agent_warning(const lease_agent_t *agent);
 /* ---- asking ----------------------------------------------------------------------------- */
 
 enum lease_request_flags {
-    LEASE_MAY_IDLE  = 1 << 0, /* the holder may pause: not taken for a ghost and refused renewal */
+    LEASE_MAY_IDLE = 1 << 0,  /* the holder may pause: not taken for a ghost and refused renewal */
     LEASE_NO_HOLDER = 1 << 1, /* outlives this process: time alone ends it, nobody renews it */
-    LEASE_BY_PID    = 1 << 2, /* lives as long as `pid`; once dispatched, the speaker renews it */
+    LEASE_BY_PID = 1 << 2,    /* lives as long as `pid`; once dispatched, the speaker renews it */
     LEASE_ANY_ORDER = 1 << 3, /* lease_place: the candidates are equals, choose at random */
-    LEASE_NO_RENEW  = 1 << 4, /* the caller renews by itself */
-    LEASE_FORCE     = 1 << 5, /* lease_release: of somebody else's lease */
+    LEASE_NO_RENEW = 1 << 4,  /* the caller renews by itself */
+    LEASE_FORCE = 1 << 5,     /* lease_release: of somebody else's lease */
 };
 
 /* Zero in every field is the default. */
 struct lease_request {
-    size_t size;         /* sizeof(struct lease_request) */
-    uint32_t units;      /* slots to take, default 1 */
-    int32_t slot_plus_1; /* a slot's index + 1; 0: any slot */
-    uint32_t ttl_ms;     /* default 10 s while held, 30 s once dispatched; 1 s to 24 h */
-    uint32_t wait_ms;    /* how long to wait in the queue; 0: not at all */
-    uint32_t timeout_ms; /* for the whole call without the wait, default 1,500 */
-    uint32_t pid;        /* with LEASE_BY_PID */
-    unsigned flags;      /* enum lease_request_flags */
+    size_t size;              /* sizeof(struct lease_request) */
+    uint32_t units;           /* slots to take, default 1 */
+    int32_t slot_plus_1;      /* a slot's index + 1; 0: any slot */
+    uint32_t ttl_ms;          /* default 10 s while held, 30 s once dispatched; 1 s to 24 h */
+    uint32_t wait_ms;         /* how long to wait in the queue; 0: not at all */
+    uint32_t timeout_ms;      /* for the whole call without the wait, default 1,500 */
+    uint32_t pid;             /* with LEASE_BY_PID */
+    unsigned flags;           /* enum lease_request_flags */
     enum lease_basis require; /* the least basis of a go that will do */
-    const char *label;   /* who, for people; at most 127 bytes of UTF-8 */
-    const char *running; /* id of a lease that ended while its request goes on: the new one is
-                            dispatched at once, counted even above the slots */
+    const char *label;        /* who, for people; at most 127 bytes of UTF-8 */
+    const char *running;      /* id of a lease that ended while its request goes on: the new one is
+                                 dispatched at once, counted even above the slots */
 };
 
 struct lease {
@@ -147,8 +147,8 @@ struct lease {
     uint64_t token;           /* grows with every grant of a provider; 0: none yet */
     int64_t left_ms;          /* until it ends, counted from when it was asked for */
     uint32_t units;
-    int32_t slot;             /* -1: any */
-    int dispatched;           /* 0: held */
+    int32_t slot;   /* -1: any */
+    int dispatched; /* 0: held */
     enum lease_reach reach;
 };
 
@@ -189,6 +189,11 @@ int lease_release(lease_agent_t *agent, const char *id, unsigned flags);
 int lease_place(lease_agent_t *agent, const char *const *providers, size_t count,
                 const struct lease_request *request, struct lease *lease,
                 struct lease_verdict *verdict);
+
+/* Makes every call of this handle that waits now come back soon with LEASE_ECLOSED, its place in
+ * the queue given up. Async-signal-safe: for a handler in the thread that waits, whose sleep a
+ * signal ends; other threads notice within a second. */
+void lease_interrupt(lease_agent_t *agent);
 
 /* ---- hearing ---------------------------------------------------------------------------- */
 

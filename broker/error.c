@@ -1,13 +1,13 @@
 #include "broker/error.h"
 
-const char *lease_error_text(int error)
+const char *lease_error_text(int code)
 {
-    switch (error) {
+    switch (code) {
     case 0: return "ok";
-#define X(name, value, text)                                                                       \
+#define LEASE_ERROR_CASE(name, value, text)                                                        \
     case name: return text;
-        LEASE_ERRORS(X)
-#undef X
+        LEASE_ERRORS(LEASE_ERROR_CASE)
+#undef LEASE_ERROR_CASE
     default: return "unknown error";
     }
 }

@@ -1,41 +1,47 @@
-/* The errors of the project: one list, negative numbers, one line of text each.
+/* Every error code of the project, and its text, in one place.
  *
- * What came from outside is answered with one of these; what we computed is asserted. */
-#ifndef BROKER_ERROR_H
-#define BROKER_ERROR_H
+ * Functions return 0 (or a count) on success and one of these negative codes otherwise. The numbers
+ * go over the wire and into scripts: they are never reused or renumbered, new ones are appended.
+ * Libc only; safe from any thread.
+ */
+#ifndef LEASEHOLD_BROKER_ERROR_H
+#define LEASEHOLD_BROKER_ERROR_H
 
+/* X(name, value, text): the text is lower case, says what failed, and ends without a full stop. */
 #define LEASE_ERRORS(X)                                                                            \
-    X(LEASE_EINVAL, -1, "an argument is out of bounds")                                            \
+    X(LEASE_EINVAL, -1, "bad argument")                                                            \
     X(LEASE_ENOMEM, -2, "out of memory")                                                           \
-    X(LEASE_EBUSY, -3, "no slot is free")                                                          \
-    X(LEASE_EGONE, -4, "the lease has ended")                                                      \
-    X(LEASE_EUNKNOWN, -5, "the provider is in no configuration and has no book")                   \
-    X(LEASE_EBASIS, -6, "the demanded basis is not to be had")                                     \
-    X(LEASE_ELOCKED, -7, "another process sits on the lock of the book")                           \
+    X(LEASE_EBUSY, -3, "no slot free")                                                             \
+    X(LEASE_EGONE, -4, "the lease is gone")                                                        \
+    X(LEASE_EUNKNOWN, -5, "provider in no configuration and no book")                              \
+    X(LEASE_EBASIS, -6, "demanded basis not to be had")                                            \
+    X(LEASE_ELOCKED, -7, "locked by another process")                                              \
     X(LEASE_EVANISHED, -8, "runtime directory vanished mid-lock")                                  \
-    X(LEASE_EDIR, -9, "no runtime directory can be used")                                          \
-    X(LEASE_ENETFS, -10, "the runtime directory is on a network file system")                      \
-    X(LEASE_ELAYOUT, -11, "the book was written by another version")                               \
-    X(LEASE_EDAMAGED, -12, "the book is damaged")                                                  \
-    X(LEASE_EFULL, -13, "the book or its queue is full")                                           \
-    X(LEASE_ENESTED, -14, "the lock is held by this thread already")                               \
-    X(LEASE_EFORK, -15, "the handle was opened by another process, open a new one after fork")     \
+    X(LEASE_EDIR, -9, "no usable runtime directory")                                               \
+    X(LEASE_ENETFS, -10, "runtime directory is on a network file system")                          \
+    X(LEASE_ELAYOUT, -11, "file has another version's layout")                                     \
+    X(LEASE_EDAMAGED, -12, "file is damaged")                                                      \
+    X(LEASE_EFULL, -13, "table or queue is full")                                                  \
+    X(LEASE_ENESTED, -14, "lock taken twice by one thread")                                        \
+    X(LEASE_EFORK, -15, "handle used after fork")                                                  \
     X(LEASE_EIO, -16, "input or output failed")                                                    \
-    X(LEASE_EPERM, -17, "permission denied")                                                       \
+    X(LEASE_EPERM, -17, "not permitted")                                                           \
     X(LEASE_ETIMEOUT, -18, "timed out")                                                            \
-    X(LEASE_ECLOSED, -19, "the handle is being closed")                                            \
+    X(LEASE_ECLOSED, -19, "handle is closed")                                                      \
     X(LEASE_ENOTOWNER, -20, "this host does not own the provider")                                 \
-    X(LEASE_EDAEMON, -21, "another daemon speaks for the runtime directory")                       \
-    X(LEASE_ENOSPC, -22, "no space left for the book")                                             \
-    X(LEASE_EINTERNAL, -23, "internal error")
+    X(LEASE_EINTERNAL, -21, "internal error")                                                      \
+    X(LEASE_EABSENT, -22, "no such file")                                                          \
+    X(LEASE_EDAEMON, -23, "another daemon speaks for the runtime directory")                       \
+    X(LEASE_ENOSPC, -24, "no space left for the book")
 
 enum lease_error {
-#define X(name, value, text) name = (value),
-    LEASE_ERRORS(X)
-#undef X
+#define LEASE_ERROR_VALUE(name, value, text) name = (value),
+    LEASE_ERRORS(LEASE_ERROR_VALUE)
+#undef LEASE_ERROR_VALUE
 };
 
-/* Never NULL; 0 is "ok". */
-const char *lease_error_text(int error);
+/* Text of a code; never NULL: 0 is "ok", a number that is no code "unknown error". The string is
+ * static. */
+const char *lease_error_text(int code);
 
 #endif

@@ -18,7 +18,7 @@
 #define BOOK_LEASES_MAX  (2 * BOOK_SLOTS_MAX)
 #define BOOK_WAITERS_MAX 1024
 #define BOOK_CELLS       (BOOK_LEASES_MAX + BOOK_WAITERS_MAX)
-#define BOOK_CELLS_SPARE 32 /* ended records kept for duplicates before one is used again */
+#define BOOK_CELLS_SPARE 32   /* ended records kept for duplicates before one is used again */
 #define FLOORS_MAX       512  /* instances remembered; the one idle longest makes room */
 #define FLOOR_WINDOW     1024 /* counters below the highest forgotten one told apart by a bit */
 #define REFUSALS_MAX     1024 /* refusals answered again; the oldest makes room */
@@ -35,20 +35,20 @@
 #define REFUSAL_MS                5000 /* how long a refusal is answered again the same */
 
 /* Readings. */
-#define MAX_AGE_MS         20    /* verify wants a reading no older */
-#define PROBE_MS           500   /* a probe that takes longer means busy */
-#define SETTLE_NAMES_MS    10000 /* unseen work counts as seen after this, tasks named */
-#define SETTLE_COUNTS_MS   100   /* the same where only a count is told */
-#define GHOST_MS           120000
-#define DRAIN_MS           5000 /* an ended lease keeps its units, where readings tell nothing */
-#define READING_TRUST_MS   6000 /* an older reading decides nothing and shows nothing as free */
-#define PAUSE_MS           1200 /* without a probe, so that a server notices who has left */
-#define PAUSE_EVERY_MS     4000
-#define PROBE_ACTIVE_MS    1200 /* between background readings: something leased or watched */
-#define PROBE_IDLE_MS      5000
+#define MAX_AGE_MS       20    /* verify wants a reading no older */
+#define PROBE_MS         500   /* a probe that takes longer means busy */
+#define SETTLE_NAMES_MS  10000 /* unseen work counts as seen after this, tasks named */
+#define SETTLE_COUNTS_MS 100   /* the same where only a count is told */
+#define GHOST_MS         120000
+#define DRAIN_MS         5000 /* an ended lease keeps its units, where readings tell nothing */
+#define READING_TRUST_MS 6000 /* an older reading decides nothing and shows nothing as free */
+#define PAUSE_MS         1200 /* without a probe, so that a server notices who has left */
+#define PAUSE_EVERY_MS   4000
+#define PROBE_ACTIVE_MS  1200 /* between background readings: something leased or watched */
+#define PROBE_IDLE_MS    5000
 
 /* Tokens: epoch << 20 | n, below 2^53 so that JavaScript holds them exactly. */
-#define TOKEN_BITS 20
+#define TOKEN_BITS  20
 #define TOKEN_N_MAX ((UINT64_C(1) << TOKEN_BITS) - 1)
 #define EPOCH_MAX   ((UINT64_C(1) << 33) - 1)
 

@@ -9,7 +9,7 @@
 enum health {
     HEALTH_UNKNOWN = 0,
     HEALTH_OK,
-    HEALTH_BUSY,         /* accepted the connection, did not answer in time */
+    HEALTH_BUSY, /* accepted the connection, did not answer in time */
     HEALTH_LOADING,
     HEALTH_SLEEPING,     /* the first request wakes it */
     HEALTH_UNLOADED,     /* the first request loads the model */

@@ -79,7 +79,8 @@ bool lease_id_parse(const char *text, char *provider, struct lease_id *id)
 
 bool name_is_valid(const char *name)
 {
-    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     size_t length = strspn(name, allowed);
     return length > 0 && length <= NAME_CHARS_MAX && name[length] == '\0';
 }
@@ -88,8 +89,11 @@ bool name_is_valid(const char *name)
  * forms and C1 control characters are none. */
 static size_t utf8_length(const unsigned char *at)
 {
-    size_t length = at[0] < 0x80 ? 1 : (at[0] & 0xe0) == 0xc0 ? 2 : (at[0] & 0xf0) == 0xe0 ? 3
-                  : (at[0] & 0xf8) == 0xf0 ? 4 : 0;
+    size_t length = at[0] < 0x80             ? 1
+                    : (at[0] & 0xe0) == 0xc0 ? 2
+                    : (at[0] & 0xf0) == 0xe0 ? 3
+                    : (at[0] & 0xf8) == 0xf0 ? 4
+                                             : 0;
     if (length == 0)
         return 0;
     if (length == 1)

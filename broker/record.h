@@ -53,12 +53,12 @@ enum record_end {
 
 enum record_flags {
     RECORD_TO_DISPATCH = 1 << 0, /* a waiter that waits for the go */
-    RECORD_CALLED      = 1 << 1, /* head of the queue, only a fresh reading is missing */
-    RECORD_MAY_IDLE    = 1 << 2, /* its holder may pause: a ghost is renewed all the same */
-    RECORD_BY_PID      = 1 << 3, /* lives with the pid of its holder, renewed by the speaker */
-    RECORD_NO_HOLDER   = 1 << 4, /* outlives the process that took it: time alone ends it */
-    RECORD_GHOST       = 1 << 5, /* the last reading showed no work for it; idle_mark_ns is set */
-    RECORD_SETTLED     = 1 << 6, /* counted as seen by time, not by a reading */
+    RECORD_CALLED = 1 << 1,      /* head of the queue, only a fresh reading is missing */
+    RECORD_MAY_IDLE = 1 << 2,    /* its holder may pause: a ghost is renewed all the same */
+    RECORD_BY_PID = 1 << 3,      /* lives with the pid of its holder, renewed by the speaker */
+    RECORD_NO_HOLDER = 1 << 4,   /* outlives the process that took it: time alone ends it */
+    RECORD_GHOST = 1 << 5,       /* the last reading showed no work for it; idle_mark_ns is set */
+    RECORD_SETTLED = 1 << 6,     /* counted as seen by time, not by a reading */
 };
 
 struct holder {
@@ -98,14 +98,14 @@ struct record {
     ns_t settle_mark_ns;   /* the book's healthy time (book.h) when it was dispatched */
     ns_t idle_mark_ns;     /* the same when it became a ghost */
     uint32_t ttl_ms;
-    int32_t task;    /* the server's name for its (first) work, -1 unknown */
-    uint16_t units;  /* slots it takes */
+    int32_t task;     /* the server's name for its (first) work, -1 unknown */
+    uint16_t units;   /* slots it takes */
     uint16_t arrived; /* units whose work a reading has shown */
-    int16_t slot;    /* the index it names, -1: any */
-    uint8_t state;   /* enum record_state */
-    uint8_t end;     /* enum record_end */
-    uint8_t flags;   /* enum record_flags */
-    uint8_t verb;    /* enum verb (broker.h) of last_by */
+    int16_t slot;     /* the index it names, -1: any */
+    uint8_t state;    /* enum record_state */
+    uint8_t end;      /* enum record_end */
+    uint8_t flags;    /* enum record_flags */
+    uint8_t verb;     /* enum verb (broker.h) of last_by */
     uint8_t spare[6];
     struct holder holder;
 };

@@ -1,0 +1,290 @@
+#include "broker/admission.h"
+
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static int32_t above_zero(int32_t value)
+{
+    return larger(0, value);
+}
+
+bool admission_trusts(const struct book *book, ns_t now)
+{
+    const struct reading *reading = &book->sight.reading;
+    return reading->sent_ns != 0 && now - reading->answered_ns <= READING_TRUST_MS * NS_PER_MS;
+}
+
+/* Asked and answered after the verify came in is as fresh as a reading can be, however long the
+ * server took. One that did not answer is left alone for a while: each further question would
+ * occupy another of its threads. */
+bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns)
+{
+    const struct reading *reading = &book->sight.reading;
+    if (reading->sent_ns == 0)
+        return false;
+    uint32_t max_age_ms =
+        reading->health == HEALTH_BUSY ? PROBE_ACTIVE_MS : book->settings.max_age_ms;
+    return reading->sent_ns >= asked_ns ||
+           now - reading->answered_ns <= (ns_t)max_age_ms * NS_PER_MS;
+}
+
+static ns_t settle_ns(const struct book *book)
+{
+    uint32_t ms = book->sight.reading.named ? book->settings.settle_names_ms
+                                            : book->settings.settle_counts_ms;
+    return (ns_t)ms * NS_PER_MS;
+}
+
+static bool is_settled(const struct book *book, const struct record *record, ns_t now)
+{
+    return (record->flags & RECORD_SETTLED) ||
+           book_healthy_ns(book, now) - record->settle_mark_ns >= settle_ns(book);
+}
+
+uint32_t admission_seen_units(const struct book *book, const struct record *record, ns_t now)
+{
+    return is_settled(book, record, now) ? record->units : record->arrived;
+}
+
+ns_t admission_idle_ns(const struct book *book, const struct record *record, ns_t now)
+{
+    if (record->state != RECORD_DISPATCHED || !(record->flags & RECORD_GHOST))
+        return -1;
+    return book_healthy_ns(book, now) - record->idle_mark_ns;
+}
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+/* The work of a lease that died or ran out: shown by a reading it is an orphan until the reading
+ * drops, not yet shown it counts until it is seen or settled. Where no reading tells, it keeps its
+ * units for a while, since its generation may still run. */
+static void count_ended(const struct book *book, const struct record *record, ns_t now,
+                        struct tally *tally)
+{
+    if (book->sight.reading.signal != SIGNAL_EXACT) {
+        ns_t drained = record->ended_ns + (ns_t)book->settings.drain_ms * NS_PER_MS;
+        tally->ending += now < drained ? record->units : 0;
+        return;
+    }
+    int32_t unseen = is_settled(book, record, now) ? 0 : record->units - record->arrived;
+    tally->orphans += record->arrived;
+    tally->unseen += unseen;
+    tally->ending += record->arrived + unseen;
+}
+
+static void count_live(const struct book *book, ns_t now, struct tally *tally)
+{
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        int32_t seen;
+        switch (record->state) {
+        case RECORD_WAITING: tally->waiting += record->units; break;
+        case RECORD_HELD: tally->held += record->units; break;
+        case RECORD_DISPATCHED:
+            seen = (int32_t)admission_seen_units(book, record, now);
+            tally->dispatched += record->units;
+            tally->seen += seen;
+            tally->unseen += record->units - seen;
+            break;
+        default: count_ended(book, record, now, tally); break;
+        }
+    }
+}
+
+/* Work in the reading that was given back after it: certain where the reading names the task. */
+static bool was_running(const struct reading *reading, int32_t task)
+{
+    if (!reading->named || task < 0)
+        return false;
+    for (int32_t i = 0; i < reading->slot_count; i++)
+        if (reading->slots[i].busy && reading->slots[i].task == task)
+            return true;
+    return false;
+}
+
+/* Seen leases released since the reading take their units out of it, but for as many as ghosts
+ * there were among all seen ones: whose work was missing cannot be told without names. */
+static int32_t still_in_flight(const struct book *book, const struct tally *tally)
+{
+    const struct reading *reading = &book->sight.reading;
+    int32_t certain = 0, perhaps = 0;
+    for (uint32_t k = 0; k < book->ended_count; k++) {
+        uint32_t at = (book->ended_first + k) % BOOK_CELLS;
+        const struct record *record = &book->records[book->ended[at]];
+        bool given_back = record->state == RECORD_GONE &&
+                          (record->end == END_RELEASED || record->end == END_FORCED);
+        if (!given_back || record->ended_ns <= reading->answered_ns)
+            continue;
+        if (record->units == 1 && was_running(reading, record->task))
+            certain += 1;
+        else
+            perhaps += record->arrived;
+    }
+    int32_t ghosts = above_zero(tally->seen + certain + perhaps - reading->in_flight);
+    return above_zero(reading->in_flight - certain - above_zero(perhaps - ghosts));
+}
+
+void admission_tally(const struct book *book, ns_t now, struct tally *tally)
+{
+    const struct reading *reading = &book->sight.reading;
+    *tally = (struct tally){.slots = book_slots(book), .in_flight = -1, .available = -1};
+    tally->trusted = admission_trusts(book, now);
+    tally->counts = tally->trusted && reading_counts(reading);
+    count_live(book, now, tally);
+
+    tally->busy = tally->dispatched + tally->ending;
+    if (tally->counts) {
+        tally->in_flight = still_in_flight(book, tally);
+        tally->busy = larger(tally->busy, tally->in_flight + tally->unseen);
+        tally->strangers = above_zero(tally->in_flight - tally->seen - tally->orphans);
+        tally->ghosts = above_zero(tally->seen + tally->orphans - tally->in_flight);
+        if (reading->queue_means_full && reading->queued > 0)
+            tally->busy = larger(tally->busy, tally->slots);
+    }
+    bool known =
+        !book->settings.probed || (tally->trusted && health_admits((enum health)reading->health));
+    if (known)
+        tally->available = above_zero(tally->slots - tally->busy - tally->held - tally->waiting);
+}
+
+/* A waiter for a slot's index holds back only who wants the same index: to everyone else it is a
+ * request that the server will defer while other slots are free. */
+static bool stands_before(const struct record *record, uint64_t place, int32_t slot)
+{
+    if (record->place >= place)
+        return false;
+    if (record->state == RECORD_HELD)
+        return true;
+    return record->state == RECORD_WAITING && (record->slot < 0 || record->slot == slot);
+}
+
+int32_t admission_ahead(const struct book *book, uint64_t place, int32_t slot)
+{
+    int32_t ahead = 0;
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        if (stands_before(record, place, slot))
+            ahead += record->units;
+    }
+    return ahead;
+}
+
+/* ---- asking for one slot by its index ---------------------------------------------------------
+ */
+
+static bool index_is_leased(const struct book *book, int32_t slot, uint64_t place, bool all_held)
+{
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        if (record->slot != slot)
+            continue;
+        if (record->state == RECORD_DISPATCHED || record->state == RECORD_ORPHAN)
+            return true;
+        bool before = record->place < place;
+        if (before || (all_held && record->state == RECORD_HELD && record->place != place))
+            return true;
+    }
+    return false;
+}
+
+/* The reading shows work in it that was not given back since. */
+static bool index_is_busy(const struct book *book, int32_t slot)
+{
+    const struct reading *reading = &book->sight.reading;
+    if (slot >= reading->slot_count || !reading->slots[slot].busy)
+        return false;
+    for (uint32_t k = 0; k < book->ended_count; k++) {
+        uint32_t at = (book->ended_first + k) % BOOK_CELLS;
+        const struct record *record = &book->records[book->ended[at]];
+        if (record->state == RECORD_GONE && record->ended_ns > reading->answered_ns &&
+            record->task >= 0 && record->task == reading->slots[slot].task)
+            return false;
+    }
+    return true;
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------------
+ */
+
+static enum obstacle what_stands_in_the_way(const struct tally *tally, int32_t ahead, int32_t units)
+{
+    int32_t leases = tally->dispatched + tally->ending;
+    if (leases + units > tally->slots)
+        return OBSTACLE_LEASES;
+    if (leases + ahead + units > tally->slots)
+        return OBSTACLE_AHEAD;
+    return tally->strangers > 0 ? OBSTACLE_STRANGERS : OBSTACLE_QUEUE;
+}
+
+enum obstacle admission_verify(const struct book *book, const struct tally *tally, uint64_t place,
+                               uint32_t units, int32_t slot, bool with_reading)
+{
+    int32_t ahead = admission_ahead(book, place, slot);
+    int32_t leases = tally->dispatched + tally->ending;
+    int32_t busy = with_reading ? tally->busy : leases;
+    if (with_reading && book->settings.probed &&
+        !health_admits((enum health)book->sight.reading.health))
+        return OBSTACLE_HEALTH;
+    if (busy + ahead + (int32_t)units > tally->slots)
+        return what_stands_in_the_way(tally, ahead, (int32_t)units);
+    if (slot >= 0 && index_is_leased(book, slot, place, false))
+        return OBSTACLE_SLOT;
+    if (slot >= 0 && with_reading && tally->counts && index_is_busy(book, slot))
+        return OBSTACLE_SLOT;
+    return OBSTACLE_NONE;
+}
+
+/* What the last reading, while it is trusted, says about taking any request at all. */
+static bool health_refuses(const struct book *book, const struct tally *tally)
+{
+    return book->settings.probed && tally->trusted &&
+           !health_admits((enum health)book->sight.reading.health);
+}
+
+static enum obstacle admit_held(const struct book *book, const struct tally *tally, int32_t before,
+                                uint64_t place, uint32_t units, int32_t slot)
+{
+    if (health_refuses(book, tally))
+        return OBSTACLE_HEALTH;
+    if (tally->busy + before + (int32_t)units > tally->slots)
+        return what_stands_in_the_way(tally, before, (int32_t)units);
+    if (slot >= 0 &&
+        (index_is_leased(book, slot, place, true) || (tally->counts && index_is_busy(book, slot))))
+        return OBSTACLE_SLOT;
+    return OBSTACLE_NONE;
+}
+
+enum obstacle admission_acquire(const struct book *book, const struct tally *tally, uint32_t units,
+                                int32_t slot)
+{
+    return admit_held(book, tally, admission_ahead(book, UINT64_MAX, slot), UINT64_MAX, units,
+                      slot);
+}
+
+enum obstacle admission_waiter(const struct book *book, const struct tally *tally, uint64_t place,
+                               uint32_t units, int32_t slot)
+{
+    int32_t before = tally->held;
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        if (record->state == RECORD_WAITING && stands_before(record, place, slot))
+            before += record->units;
+    }
+    return admit_held(book, tally, before, place, units, slot);
+}
+
+const struct record *admission_first_to_end(const struct book *book, uint64_t place)
+{
+    const struct record *first = NULL;
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        bool in_the_way = record->state == RECORD_DISPATCHED || record->state == RECORD_ORPHAN ||
+                          (record->state == RECORD_HELD && record->place < place);
+        if (in_the_way && record->place != place &&
+            (!first || record->deadline_ns < first->deadline_ns))
+            first = record;
+    }
+    return first;
+}

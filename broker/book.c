@@ -1,0 +1,321 @@
+#include "broker/book.h"
+
+#include <assert.h>
+#include <string.h>
+
+void book_settings_default(struct book_settings *settings)
+{
+    *settings = (struct book_settings){
+        .probed = 1,
+        .settle_names_ms = SETTLE_NAMES_MS,
+        .settle_counts_ms = SETTLE_COUNTS_MS,
+        .ghost_ms = GHOST_MS,
+        .drain_ms = DRAIN_MS,
+        .max_age_ms = MAX_AGE_MS,
+        .held_ms_max = HELD_MS_MAX,
+    };
+}
+
+void book_init(struct book *book, const char *provider, const struct book_settings *settings)
+{
+    memset(book, 0, offsetof(struct book, records));
+    text_copy(book->provider, sizeof book->provider, provider);
+    book->settings = *settings;
+    reading_clear(&book->sight.reading);
+}
+
+void book_found(struct book *book, uint64_t instance, uint64_t epoch)
+{
+    assert(book->used == 0 && instance != 0 && epoch <= EPOCH_MAX);
+    book->head.instance = instance;
+    book->head.epoch = epoch;
+    book->head_dirty = true;
+}
+
+void book_raise_epoch(struct book *book, uint64_t epoch)
+{
+    if (epoch <= book->head.epoch || epoch > EPOCH_MAX)
+        return;
+    book->head.epoch = epoch;
+    book->head_dirty = true;
+}
+
+/* ---- what is derived from the records ------------------------------------------------------ */
+
+static void leave_live(struct book *book, uint32_t index)
+{
+    uint16_t at = book->live_at[index];
+    uint16_t last = book->live[--book->live_count];
+    book->live[at] = last;
+    book->live_at[last] = at;
+}
+
+static void join_live(struct book *book, uint32_t index)
+{
+    book->live_at[index] = (uint16_t)book->live_count;
+    book->live[book->live_count++] = (uint16_t)index;
+}
+
+/* A cell stands in the ring once at most: one that another process has taken again meanwhile is
+ * passed over when its turn comes. */
+static void join_ended(struct book *book, uint32_t index)
+{
+    if (book->in_ended[index])
+        return;
+    book->in_ended[index] = 1;
+    book->ended[(book->ended_first + book->ended_count++) % BOOK_CELLS] = (uint16_t)index;
+}
+
+static void derive(struct book *book, uint32_t index, enum record_state before)
+{
+    const struct record *record = &book->records[index];
+    bool was_live = before >= RECORD_WAITING && before <= RECORD_ORPHAN;
+    bool live = record_is_live(record);
+    if (was_live && !live)
+        leave_live(book, index);
+    if (!was_live && live)
+        join_live(book, index);
+    if (record->state == RECORD_GONE)
+        join_ended(book, index);
+    if (before != RECORD_FREE)
+        book->count[before]--;
+    if (record->state != RECORD_FREE)
+        book->count[record->state]++;
+    if (record->counter_max > book->counter_max)
+        book->counter_max = record->counter_max;
+    if (record->place_max > book->place_max)
+        book->place_max = record->place_max;
+    if (record->token_max > book->token_max)
+        book->token_max = record->token_max;
+}
+
+void book_adopt(struct book *book, uint32_t index, const struct record *record)
+{
+    assert(index < BOOK_CELLS && book_record_is_valid(record));
+    while (book->used <= index)
+        memset(&book->records[book->used++], 0, sizeof(struct record));
+    enum record_state before = (enum record_state)book->records[index].state;
+    book->records[index] = *record;
+    derive(book, index, before);
+}
+
+void book_set_state(struct book *book, struct record *record, enum record_state state)
+{
+    enum record_state before = (enum record_state)record->state;
+    record->state = (uint8_t)state;
+    derive(book, book_index(book, record), before);
+    book_touch(book, record);
+}
+
+/* ---- finding, taking, ending ---------------------------------------------------------------- */
+
+uint32_t book_index(const struct book *book, const struct record *record)
+{
+    assert(record >= book->records && record < book->records + book->used);
+    return (uint32_t)(record - book->records);
+}
+
+struct record *book_find(struct book *book, struct lease_id id, uint32_t hint)
+{
+    if (id.counter == 0)
+        return NULL;
+    if (hint < book->used && lease_id_equal(book->records[hint].id, id))
+        return &book->records[hint];
+    for (uint32_t i = 0; i < book->used; i++)
+        if (lease_id_equal(book->records[i].id, id))
+            return &book->records[i];
+    return NULL;
+}
+
+bool book_is_dead(const struct book *book, struct lease_id id)
+{
+    if (id.instance == book->head.instance)
+        return true; /* ours: everything alive is in a record, which the caller has looked for */
+    return floors_is_dead(&book->floors, id);
+}
+
+static uint32_t oldest_ended(struct book *book)
+{
+    while (book->ended_count > 0) {
+        uint32_t index = book->ended[book->ended_first];
+        book->ended_first = (book->ended_first + 1) % BOOK_CELLS;
+        book->ended_count--;
+        book->in_ended[index] = 0;
+        if (book->records[index].state == RECORD_GONE)
+            return index;
+    }
+    return BOOK_CELLS;
+}
+
+static void forget(struct book *book, const struct record *record, ns_t now)
+{
+    if (record->id.counter == 0 || record->id.instance == book->head.instance)
+        return; /* our own need no floor: no id of ours is issued twice */
+    int at = floors_forget(&book->floors, record->id, now);
+    if (at >= 0 && !book->is_dirty_floor[at]) {
+        book->is_dirty_floor[at] = 1;
+        book->dirty_floors[book->dirty_floor_count++] = (uint16_t)at;
+    }
+}
+
+struct record *book_take(struct book *book, ns_t now)
+{
+    uint32_t spare = BOOK_CELLS_SPARE + 2 * (uint32_t)book_slots(book);
+    uint32_t index = BOOK_CELLS;
+    if (book->used >= BOOK_CELLS || book->used >= spare + book->live_count)
+        index = oldest_ended(book);
+    if (index == BOOK_CELLS && book->used < BOOK_CELLS) {
+        index = book->used++;
+        memset(&book->records[index], 0, sizeof(struct record));
+    }
+    if (index == BOOK_CELLS)
+        return NULL;
+
+    struct record *record = &book->records[index];
+    struct record blank = {.counter_max = record->counter_max,
+                           .place_max = record->place_max,
+                           .token_max = record->token_max,
+                           .task = -1,
+                           .slot = -1,
+                           .units = 1};
+    forget(book, record, now);
+    enum record_state before = (enum record_state)record->state;
+    *record = blank;
+    derive(book, index, before);
+    book_touch(book, record);
+    return record;
+}
+
+/* Work of a dispatched lease goes on when its holder dies or forgets; not when it was given back.
+ */
+static bool work_may_run(const struct record *record, enum record_end end)
+{
+    return record->state == RECORD_DISPATCHED && (end == END_EXPIRED || end == END_LAPSED);
+}
+
+void book_end(struct book *book, struct record *record, enum record_end end, ns_t now)
+{
+    assert(record_is_live(record));
+    bool orphan = work_may_run(record, end);
+    if (record->state != RECORD_ORPHAN) {
+        record->end = (uint8_t)end;
+        record->ended_ns = now;
+    }
+    record->flags &= (uint8_t)~RECORD_CALLED;
+    book_set_state(book, record, orphan ? RECORD_ORPHAN : RECORD_GONE);
+}
+
+void book_touch(struct book *book, const struct record *record)
+{
+    uint32_t index = book_index(book, record);
+    if (book->is_dirty[index])
+        return;
+    book->is_dirty[index] = 1;
+    book->dirty[book->dirty_count++] = (uint16_t)index;
+}
+
+uint64_t book_next_counter(struct book *book, struct record *record)
+{
+    return book->counter_max = record->counter_max = book->counter_max + 1;
+}
+
+uint64_t book_next_place(struct book *book, struct record *record)
+{
+    return book->place_max = record->place_max = book->place_max + 1;
+}
+
+uint64_t book_next_token(struct book *book, struct record *record)
+{
+    uint64_t first = book->head.epoch << TOKEN_BITS;
+    uint64_t token = (book->token_max > first ? book->token_max : first) + 1;
+    book_raise_epoch(book, token >> TOKEN_BITS);
+    return book->token_max = record->token_max = token;
+}
+
+void book_clean(struct book *book)
+{
+    for (uint32_t i = 0; i < book->dirty_count; i++)
+        book->is_dirty[book->dirty[i]] = 0;
+    for (uint32_t i = 0; i < book->dirty_floor_count; i++)
+        book->is_dirty_floor[book->dirty_floors[i]] = 0;
+    book->dirty_count = book->dirty_floor_count = 0;
+    book->head_dirty = book->sight_dirty = false;
+}
+
+bool book_is_dirty(const struct book *book)
+{
+    return book->dirty_count || book->dirty_floor_count || book->head_dirty || book->sight_dirty;
+}
+
+/* ---- small questions ------------------------------------------------------------------------ */
+
+ns_t book_healthy_ns(const struct book *book, ns_t now)
+{
+    const struct sight *sight = &book->sight;
+    if (sight->healthy_since_ns == 0 || now < sight->healthy_since_ns)
+        return sight->healthy_ns;
+    return sight->healthy_ns + (now - sight->healthy_since_ns);
+}
+
+int32_t book_slots(const struct book *book)
+{
+    if (book->sight.slots_last > 0)
+        return book->sight.slots_last;
+    if (book->settings.slots > 0)
+        return (int32_t)book->settings.slots;
+    return 1;
+}
+
+/* ---- invariants ------------------------------------------------------------------------------ */
+
+static bool holder_is_valid(const struct holder *holder)
+{
+    return memchr(holder->host, 0, sizeof holder->host) &&
+           memchr(holder->label, 0, sizeof holder->label);
+}
+
+bool book_record_is_valid(const struct record *r)
+{
+    if (r->state > RECORD_GONE || r->end > END_REPLACED)
+        return false;
+    if (r->counter_max < r->id.counter || r->place_max < r->place || r->token_max < r->token)
+        return false;
+    if ((r->state == RECORD_FREE) != (r->id.counter == 0))
+        return false;
+    if (r->state == RECORD_FREE)
+        return true;
+    bool ended = r->state == RECORD_ORPHAN || r->state == RECORD_GONE;
+    bool ran = r->state == RECORD_DISPATCHED || r->state == RECORD_ORPHAN;
+    return r->units >= 1 && r->units <= BOOK_SLOTS_MAX && r->arrived <= r->units &&
+           (r->slot == -1 || (r->units == 1 && r->slot >= 0 && r->slot < BOOK_SLOTS_MAX)) &&
+           (!ended || (r->end != END_NONE && r->ended_ns > 0)) &&
+           (!ran || (r->dispatched_ns > 0 && r->dispatched_ns >= r->acquired_ns)) &&
+           (r->state != RECORD_HELD || r->deadline_ns <= r->hold_end_ns) &&
+           holder_is_valid(&r->holder);
+}
+
+void book_check(const struct book *book)
+{
+#ifdef NDEBUG
+    (void)book;
+#else
+    uint32_t live = 0, count[RECORD_GONE + 1] = {0};
+    for (uint32_t i = 0; i < book->used; i++) {
+        const struct record *record = &book->records[i];
+        assert(book_record_is_valid(record));
+        assert(record->counter_max <= book->counter_max);
+        assert(record->place_max <= book->place_max);
+        assert(record->token_max <= book->token_max);
+        if (record->state != RECORD_FREE)
+            count[record->state]++;
+        if (record_is_live(record)) {
+            live++;
+            assert(book->live[book->live_at[i]] == i);
+        }
+    }
+    assert(live == book->live_count);
+    for (int state = RECORD_WAITING; state <= RECORD_GONE; state++)
+        assert(count[state] == book->count[state]);
+    assert(book->token_max >> TOKEN_BITS <= book->head.epoch);
+#endif
+}

@@ -1,0 +1,133 @@
+/* The book of one provider: its leases, its queue, its last reading; and the arithmetic over them.
+ *
+ * A book is a private working copy. A table (table.h) brings it up to date and keeps what a step
+ * changed; between the two, only the functions here and in admission.h, attribution.h and
+ * requests.h touch it. Nothing here reads a clock, sends, sleeps, allocates or draws a random
+ * number: `now` is an argument, and the memory is the caller's.
+ *
+ * Thread rules: the caller guards it. */
+#ifndef BROKER_BOOK_H
+#define BROKER_BOOK_H
+
+#include "broker/floors.h"
+#include "broker/reading.h"
+#include "broker/record.h"
+
+/* What an operator may set, and the tests; book_settings_default fills it from limits.h. */
+struct book_settings {
+    uint32_t slots;  /* slots= of the configuration, 0: not told */
+    uint32_t probed; /* 1: readings can be had; 0: leases alone decide (static) */
+    uint32_t settle_names_ms;
+    uint32_t settle_counts_ms;
+    uint32_t ghost_ms;
+    uint32_t drain_ms;
+    uint32_t max_age_ms;
+    uint32_t held_ms_max;
+};
+
+/* Who the book is. Changes when it is initialised and when its epoch is raised. */
+struct book_head {
+    uint64_t instance; /* drawn when the book was initialised */
+    uint64_t epoch;    /* only the owner's book issues it */
+};
+
+/* What was seen of the server. Changes with each reading; committed before the records that the
+ * same reading changed, so that a crash in between loses arrivals (their leases stay unseen and
+ * count twice for a while) and never counts one twice (which would free a slot in use). */
+struct sight {
+    struct reading reading;  /* the last one; slots[] is that of the last which could be counted */
+    ns_t healthy_ns;         /* how long health was ok, up to the last reading */
+    ns_t healthy_since_ns;   /* since when it is, 0: it is not */
+    ns_t pause_until_ns;     /* no probe before: a server must notice who has left */
+    ns_t strangers_since_ns; /* 0: none */
+    int32_t strangers;       /* units of in-flight work without a lease, by the last reading */
+    int32_t slots_last;      /* the last slots_total that was told, 0: never */
+};
+
+struct book {
+    char provider[NAME_SIZE];
+    struct book_settings settings;
+    struct book_head head;
+    struct sight sight;
+    struct floors floors;
+
+    /* derived from the records, by book_adopt and book_set_state */
+    uint64_t counter_max, place_max, token_max;
+    uint32_t used; /* cells [0, used) were ever used */
+    uint32_t live_count;
+    uint32_t ended_count; /* entries in the ring of ended cells, the oldest first */
+    uint32_t ended_first;
+    uint16_t live[BOOK_CELLS];    /* indices of live records, in no order */
+    uint16_t live_at[BOOK_CELLS]; /* where in live[] a cell stands, if its record is live */
+    uint16_t ended[BOOK_CELLS];
+    uint8_t in_ended[BOOK_CELLS];
+    uint32_t count[RECORD_GONE + 1]; /* records by state (FREE is not counted) */
+
+    /* what the present step changed, in the order in which it must be committed */
+    uint16_t dirty[BOOK_CELLS];
+    uint8_t is_dirty[BOOK_CELLS];
+    uint16_t dirty_floors[FLOORS_MAX];
+    uint8_t is_dirty_floor[FLOORS_MAX];
+    uint32_t dirty_count, dirty_floor_count;
+    bool head_dirty, sight_dirty;
+
+    struct record records[BOOK_CELLS];
+};
+
+void book_settings_default(struct book_settings *settings);
+
+/* An empty book without an instance; memory of any content. */
+void book_init(struct book *book, const char *provider, const struct book_settings *settings);
+
+/* Makes an empty book a new one: instance drawn by the caller, epoch above all earlier ones. */
+void book_found(struct book *book, uint64_t instance, uint64_t epoch);
+
+/* The owner starts or wakes: a higher epoch, nothing ends. Lower or equal ones change nothing. */
+void book_raise_epoch(struct book *book, uint64_t epoch);
+
+/* A table has read cell `index`: replaces the record and what is derived from it. The record must
+ * be valid (book_record_is_valid), and is not marked changed. */
+void book_adopt(struct book *book, uint32_t index, const struct record *record);
+
+/* In bounds, as record.h promises: what a table asks of a record that it read from a file. */
+bool book_record_is_valid(const struct record *record);
+
+/* The record with this id, or NULL. hint: the cell where it was last seen. */
+struct record *book_find(struct book *book, struct lease_id id, uint32_t hint);
+
+/* The id was issued once and has ended, or can never be valid in this book. */
+bool book_is_dead(const struct book *book, struct lease_id id);
+
+/* A cell for a new record, RECORD_FREE or RECORD_GONE before, now blank but for its maxima; NULL
+ * where the book is full. The record is dirty and not yet live. */
+struct record *book_take(struct book *book, ns_t now);
+
+uint32_t book_index(const struct book *book, const struct record *record);
+
+/* The only way to change a record's state: keeps what is derived, marks it dirty. */
+void book_set_state(struct book *book, struct record *record, enum record_state state);
+
+/* Ends a live record, as GONE, or as ORPHAN where its work may still run. */
+void book_end(struct book *book, struct record *record, enum record_end end, ns_t now);
+
+/* Marks a record as changed. */
+void book_touch(struct book *book, const struct record *record);
+
+uint64_t book_next_counter(struct book *book, struct record *record);
+uint64_t book_next_place(struct book *book, struct record *record);
+uint64_t book_next_token(struct book *book, struct record *record);
+
+/* Everything was committed. */
+void book_clean(struct book *book);
+bool book_is_dirty(const struct book *book);
+
+/* How long health was ok so far: the clock of settling and of ghosts. */
+ns_t book_healthy_ns(const struct book *book, ns_t now);
+
+/* Slots by the last word, else by the configuration, else 1. */
+int32_t book_slots(const struct book *book);
+
+/* Asserts every invariant of record.h and of this header. For debug builds and tests. */
+void book_check(const struct book *book);
+
+#endif

@@ -1,0 +1,63 @@
+/* The live words of a book: what processes tell each other without the lock.
+ *
+ * They lie in the book's file, or in plain memory for the process tier. Nothing that must be right
+ * depends on them: they only say when to look again, and who is asking the server just now. So they
+ * are not sealed, and whatever stands in them is survived.
+ *
+ * Thread rules: atomics, used by any number of threads and processes at once. */
+#ifndef BROKER_HOST_WORDS_H
+#define BROKER_HOST_WORDS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/broker.h"
+
+struct host_words {
+    /* Grows by 2 with every change; bit 0: somebody sleeps on it. The sleeper sets the bit, whoever
+     * changes the word clears it and wakes all. A sleeper that is killed leaves a bit that the next
+     * change clears: nothing to clean up. */
+    _Atomic uint32_t change;
+    /* Grows when waiters of the queue are called; they sleep on it with a bit of their own. */
+    _Atomic uint32_t call;
+    /* Grows when somebody wants a reading; the speaker sleeps on it. */
+    _Atomic uint32_t demand;
+    /* Who asks the server just now (0: nobody) and since when. */
+    _Atomic uint32_t prober_pid;
+    _Atomic int64_t prober_since_ns;
+    /* When somebody last looked at the book as people do: it is read more often then. */
+    _Atomic int64_t watched_ns;
+};
+
+/* The bit with which a waiter in this cell sleeps on `call`. */
+static inline uint32_t host_words_bit(uint32_t cell)
+{
+    return UINT32_C(1) << (cell % 32);
+}
+
+/* After a commit: the change is there to be seen, and who was called wakes. A system call only
+ * where somebody sleeps. */
+void host_words_announce(struct host_words *words, const struct effects *effects);
+
+/* Sleeps until the change word differs from `seen` (as loaded before looking at the book) or the
+ * timeout is over. Answers as host_wait. */
+int host_words_await_change(struct host_words *words, uint32_t seen, int64_t timeout_ns);
+
+/* For host_wait_any: the change word with its bit set, or 0 where it has moved on from `seen`. */
+bool host_words_arm(struct host_words *words, uint32_t seen, uint32_t *armed);
+
+/* A reading is wanted. */
+void host_words_demand(struct host_words *words);
+
+/* Takes the office of prober for process `pid`, where nobody holds it, its holder is dead, or it
+ * has been at it for longer than limit_ns. */
+bool host_words_take_probe(struct host_words *words, uint32_t pid, ns_t now, ns_t limit_ns);
+
+/* Gives it back. */
+void host_words_leave_probe(struct host_words *words, uint32_t pid);
+
+/* Somebody alive is asking the server and has been for no longer than limit_ns. */
+bool host_words_is_probed(const struct host_words *words, ns_t now, ns_t limit_ns);
+
+#endif
