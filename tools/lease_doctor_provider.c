@@ -74,9 +74,7 @@ static void check_health(struct doctor *doctor, const struct provider_spec *spec
         doctor_ok(doctor, spec->name, "%s, %s", health_name((enum health)reading->health),
                   reading->engine);
         break;
-    case HEALTH_UNAUTHORIZED:
-        wrong_key(doctor, spec);
-        break;
+    case HEALTH_UNAUTHORIZED: wrong_key(doctor, spec); break;
     case HEALTH_BUSY:
         doctor_wrong(doctor, spec->name, "see whether the server is overloaded or hangs",
                      "%s accepts connections and does not answer in %d ms", spec->url, LOOK_MS);

@@ -51,18 +51,14 @@ static int64_t now_ms(void)
 static void signal_while_asking(struct run *run, const struct run_signal *signal)
 {
     switch (signal->number) {
-    case SIGTSTP:
-        raise(SIGSTOP);
-        break;
+    case SIGTSTP: raise(SIGSTOP); break;
     case SIGCHLD:
     case SIGPIPE:
     case SIGCONT:
     case SIGWINCH:
     case SIGTTIN:
-    case SIGTTOU:
-        break;
-    default:
-        run->signal = signal->number;
+    case SIGTTOU: break;
+    default: run->signal = signal->number;
     }
 }
 
@@ -192,8 +188,7 @@ static void lease_lost(struct run *run, const struct lease_event *event)
     text_copy(run->ended, sizeof run->ended, run->lease.id);
     const char *reason = event->reason[0] ? event->reason : "the lease has ended";
     switch (cli->options.on_lost) {
-    case ON_LOST_IGNORE:
-        break;
+    case ON_LOST_IGNORE: break;
     case ON_LOST_WARN:
         say("warning: lost %s: %s; the command runs on and a new lease is taken for it",
             run->lease.id, reason);

@@ -30,17 +30,12 @@ int exit_code_of(const struct cli *cli, int error)
     case LEASE_EFULL:
     case LEASE_ELOCKED:
     case LEASE_ETIMEOUT:
-    case LEASE_EPERM:
-        return cli->options.busy_code;
-    case LEASE_EGONE:
-        return EXIT_GONE;
+    case LEASE_EPERM: return cli->options.busy_code;
+    case LEASE_EGONE: return EXIT_GONE;
     case LEASE_EUNKNOWN:
-    case LEASE_EBASIS:
-        return EXIT_UNAVAILABLE;
-    case LEASE_EINVAL:
-        return EXIT_USAGE;
-    default:
-        return error < 0 ? EXIT_INTERNAL : EXIT_DONE;
+    case LEASE_EBASIS: return EXIT_UNAVAILABLE;
+    case LEASE_EINVAL: return EXIT_USAGE;
+    default: return error < 0 ? EXIT_INTERNAL : EXIT_DONE;
     }
 }
 
