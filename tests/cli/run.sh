@@ -6,6 +6,7 @@
 set -u
 
 lease=$(realpath "${1:?path of the lease program}")
+[ -x "$lease" ] || { echo "$lease is no program"; exit 1; }
 shift
 failures=0
 case_name=
