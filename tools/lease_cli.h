@@ -68,6 +68,9 @@ int exit_code_of(const struct cli *cli, int error);
 int say_refusal(const struct cli *cli, const char *what, int error,
                 const struct lease_verdict *verdict);
 
+/* One line where a go stands on less than the owner's word, and nothing was said of that yet. */
+void warn_of_basis(const struct cli *cli, const char *provider, enum lease_basis basis);
+
 /* ---- lease_open.c: from options to an agent --------------------------------------------- */
 
 /* Reads the configuration. False where one exists and cannot be read: config_error says why. */

@@ -185,9 +185,7 @@ int command_verify(struct cli *cli)
         print_verdict(cli, rc, &verdict);
     if (rc < 0)
         return say_refusal(cli, id, rc, &verdict);
-    if (verdict.basis < LEASE_BASIS_OWNER && !cli->warned)
-        say("warning: go for %s stands on %s only, its owner was not asked", lease.provider,
-            lease_basis_name(verdict.basis));
+    warn_of_basis(cli, lease.provider, verdict.basis);
     return EXIT_DONE;
 }
 

@@ -277,13 +277,6 @@ static bool may_run_without(const struct cli *cli)
     return cli->options.given & OPTION_ELSE;
 }
 
-static void warn_of_basis(const struct cli *cli, const struct ask *ask)
-{
-    if (ask->verdict.basis < LEASE_BASIS_OWNER && !cli->warned)
-        say("warning: go for %s stands on %s only, its owner was not asked", ask->lease.provider,
-            lease_basis_name(ask->verdict.basis));
-}
-
 static int place(struct run *run)
 {
     struct cli *cli = run->cli;
@@ -308,7 +301,7 @@ static int place(struct run *run)
     }
     if (rc == 0) {
         run->lease = run->ask.lease;
-        warn_of_basis(cli, &run->ask);
+        warn_of_basis(cli, run->lease.provider, run->ask.verdict.basis);
         return start_child(run);
     }
     if (may_run_without(cli) && is_our_failure(rc)) {

@@ -70,3 +70,11 @@ int say_refusal(const struct cli *cli, const char *what, int error,
     say("%s: %s%s", what, reason, mend);
     return exit_code_of(cli, error);
 }
+
+void warn_of_basis(const struct cli *cli, const char *provider, enum lease_basis basis)
+{
+    if (basis < LEASE_BASIS_OWNER && !cli->warned)
+        say("warning: go for %s stands on %s only, no owner was asked%s", provider,
+            lease_basis_name(basis),
+            basis == LEASE_BASIS_HOST ? " (own=yes in its SPEC makes this host the owner)" : "");
+}

@@ -1,18 +1,18 @@
 #!/bin/bash
 # What `lease` promises to whoever calls it, against the real program: run.sh LEASE [CASE...]
 #
-# Every case has a runtime directory and a home of its own and one provider, x, with one slot that
-# nobody is asked about. Nothing sleeps to wait for something: `until_true` looks again and again.
+# Every case has a runtime directory, a home and a folder of its own, and one provider, x, with one
+# slot of this host that nobody is asked about. Nothing sleeps to wait for something: `until_true` looks again and again.
 set -u
 
 lease=$(realpath "${1:?path of the lease program}")
 [ -x "$lease" ] || { echo "$lease is no program"; exit 1; }
 shift
+x=x=static:1,own=yes
 failures=0
 case_name=
 work=$(mktemp -d /tmp/lease-cli-XXXXXX)
 trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
 unset "${!LEASE_@}"
 
 # ---- vocabulary -------------------------------------------------------------------------------
@@ -21,7 +21,7 @@ begin()
 {
     case_name=$1
     export HOME=$work/home-$1 LEASE_DIR=$work/dir-$1 XDG_CONFIG_HOME=
-    mkdir -p "$HOME" && mkdir -m 700 "$LEASE_DIR"
+    mkdir -p "$HOME" "$work/$1" && mkdir -m 700 "$LEASE_DIR" && cd "$work/$1" || exit 1
 }
 
 broken()
@@ -68,7 +68,7 @@ until_true()
 
 run()
 {
-    "$lease" run --provider x=static:1 "$@"
+    "$lease" run --provider $x "$@"
 }
 
 # A shell starts what runs in the background with INT and QUIT ignored, which our children would
@@ -81,12 +81,12 @@ with_signals()
 # The same in the background, with its process id in $!
 start()
 {
-    with_signals "$lease" run --provider x=static:1 "$@" &
+    with_signals "$lease" run --provider $x "$@" &
 }
 
 leases()
 {
-    "$lease" ls --provider x=static:1 --json | grep -o '"id":"[^"]*"' | wc -l
+    "$lease" ls --provider $x --json | grep -o '"id":"[^"]*"' | wc -l
 }
 
 lease_count_is()
@@ -126,6 +126,16 @@ case_command_that_cannot_run()
     gone_afterwards
 }
 
+case_a_weak_basis_is_one_warning()
+{
+    expect 0 "$lease" run --provider y=static:1 y -- true
+    one_line
+    says err 'warning: go for y stands on host only'
+    expect 69 "$lease" run --provider y=static:1 --require owner y -- true
+    one_line
+    expect 69 "$lease" run --else run --provider y=static:1 --require owner y -- true
+}
+
 case_stdin_and_environment()
 {
     echo hello | run x -- cat >out 2>err || broken "exit $?"
@@ -137,7 +147,7 @@ case_stdin_and_environment()
     expect 0 run x -- sh -c 'echo "slot ${LEASE_SLOT-none}, token ${LEASE_TOKEN:-none}"'
     says out 'slot none, token '
     grep -q 'token [1-9]' out || broken "no token: $(cat out)"
-    expect 0 run x -- sh -c "$lease ls --provider x=static:1 --json"
+    expect 0 run x -- sh -c "$lease ls --provider $x --json"
     says out '"label":"sh"'
     gone_afterwards
 }
@@ -160,7 +170,7 @@ case_signals_are_passed_on()
 case_ignored_signals_stay_ignored()
 {
     rm -f ready
-    (trap '' HUP; exec "$lease" run --provider x=static:1 x -- sh -c \
+    (trap '' HUP; exec "$lease" run --provider $x x -- sh -c \
         ': >ready; while [ ! -e end ]; do sleep 0.01; done; exit 4') 2>err &
     until_true test -e ready
     kill -HUP $!
@@ -200,7 +210,7 @@ case_child_ends_with_us()
 case_sigchld_ignored_by_the_caller()
 {
     expect 7 perl -e '$SIG{CHLD} = "IGNORE"; exec @ARGV' \
-        "$lease" run --provider x=static:1 x -- sh -c 'exit 7'
+        "$lease" run --provider $x x -- sh -c 'exit 7'
 }
 
 # ---- a terminal -------------------------------------------------------------------------------
@@ -224,7 +234,7 @@ off_terminal()
 case_interrupt_reaches_the_child_once()
 {
     rm -f ready count
-    on_terminal "$lease run --provider x=static:1 x -- bash -c '
+    on_terminal "$lease run --provider $x x -- bash -c '
         trap \"echo x >>count\" INT; : >ready; while [ ! -e count ]; do sleep 0.01; done
         sleep 0.3; exit 8'"
     until_true test -e ready
@@ -241,13 +251,13 @@ case_stop_and_continue_as_a_job()
     rm -f ready stopped resumed
     cat >job.sh <<EOF
 set -m
-$lease run --provider x=static:1 x -- sh -c ': >ready; while [ ! -e resumed ]; do sleep 0.01; done; exit 9'
+$lease run --provider $x x -- sh -c ': >ready; while [ ! -e resumed ]; do sleep 0.01; done; exit 9'
 jobs -s | grep -q Stopped && : >stopped
 : >resumed
 fg
 echo "code \$?" >code
 EOF
-    on_terminal "bash $work/job.sh"
+    on_terminal "bash job.sh"
     until_true test -e ready
     printf '\032' >&9
     until_true test -e stopped
@@ -263,11 +273,11 @@ case_background_job_of_a_terminal()
     cat >job.sh <<EOF
 set -m
 stty tostop
-$lease run --provider x=static:1 x,nonesuch -- sh -c 'exit 4' &
+$lease run --provider $x x,nonesuch -- sh -c 'exit 4' &
 wait \$!
 echo "code \$?" >code
 EOF
-    on_terminal "bash $work/job.sh"
+    on_terminal "bash job.sh"
     until_true test -e code
     off_terminal
     says code 'code 4'
@@ -317,7 +327,7 @@ case_waiting_gets_the_slot()
 
 is_waiting()
 {
-    "$lease" fleet --provider x=static:1 --json | grep -q '"waiting":1'
+    "$lease" fleet --provider $x --json | grep -q '"waiting":1'
 }
 
 case_signal_while_waiting()
@@ -363,13 +373,13 @@ case_unknown_provider()
 
 case_nested()
 {
-    expect 75 run x -- "$lease" run --provider x=static:1 --wait 60 x -- true
+    expect 75 run x -- "$lease" run --provider $x --wait 60 x -- true
     one_line
     says err 'already runs under x:'
-    expect 0 run x -- "$lease" run --provider x=static:1 --nested share x -- \
+    expect 0 run x -- "$lease" run --provider $x --nested share x -- \
         sh -c 'echo "shares $LEASE_ID"'
     says out 'shares x:'
-    expect 75 run x -- "$lease" run --provider x=static:1 --nested new x -- true
+    expect 75 run x -- "$lease" run --provider $x --nested new x -- true
     expect 0 run --provider y=static:1 x -- \
         "$lease" run --provider y=static:1 y -- sh -c 'echo "$LEASE_PROVIDER"'
     says out y
@@ -434,7 +444,7 @@ own()
 {
     local command=$1
     shift
-    "$lease" "$command" --provider x=static:1 "$@"
+    "$lease" "$command" --provider $x "$@"
 }
 
 case_acquire_to_release()
@@ -508,7 +518,7 @@ EOF
 case_watch()
 {
     local id
-    "$lease" watch --provider x=static:1 x >watched 2>err &
+    "$lease" watch --provider $x x >watched 2>err &
     local watcher=$!
     until_true grep -q '"event":"snapshot"' watched
     id=$(own acquire x)
