@@ -55,8 +55,7 @@ static void find_directory(struct lease_agent *agent, const struct lease_options
     int error = host_dir_open(options->directory, &agent->directory);
     agent->has_directory = error == 0;
     if (error < 0)
-        snprintf(agent->warning, sizeof agent->warning,
-                 "%s, leases are known to this process only",
+        snprintf(agent->warning, sizeof agent->warning, "%s, leases are known to this process only",
                  agent->directory.why[0] ? agent->directory.why : lease_error_text(error));
 }
 

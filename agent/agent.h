@@ -19,11 +19,11 @@
 #include "broker/host_table.h"
 #include "broker/table_memory.h"
 
-#define AGENT_HELD_MAX   4096 /* leases of one handle that are looked after; more are LEASE_EFULL */
-#define LOCK_BUDGET_MS   20
-#define TIMEOUT_MS       1500
-#define PROBE_BUDGET_MS  PROBE_MS
-#define AGENT_TEXT_SIZE  384
+#define AGENT_HELD_MAX  4096 /* leases of one handle that are looked after; more are LEASE_EFULL */
+#define LOCK_BUDGET_MS  20
+#define TIMEOUT_MS      1500
+#define PROBE_BUDGET_MS PROBE_MS
+#define AGENT_TEXT_SIZE 384
 
 struct lease_agent;
 
@@ -31,7 +31,7 @@ struct lease_agent;
 struct provider {
     struct lease_agent *agent;
     char name[NAME_SIZE];
-    struct provider_spec spec; /* of no engine where has_spec is false */
+    struct provider_spec spec;           /* of no engine where has_spec is false */
     char spec_text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC as it was declared */
     bool has_spec;
     bool owned; /* this host speaks for it */
@@ -82,7 +82,7 @@ struct lease_agent {
 
     pthread_mutex_t held_mutex;
     pthread_cond_t held_changed;
-    struct held *held; /* AGENT_HELD_MAX */
+    struct held *held;  /* AGENT_HELD_MAX */
     uint32_t held_used; /* entries [0, held_used) were ever used */
     uint32_t held_count;
     pthread_t keeper;

@@ -47,7 +47,8 @@ static void read_object(json_t *object, struct effective *effective)
     read_id(object, effective->id);
     json_t *providers = json_object_get(object, "providers"), *entry;
     size_t i;
-    json_array_foreach(providers, i, entry) {
+    json_array_foreach(providers, i, entry)
+    {
         const char *text = json_string_value(entry);
         if (!text || effective->provider_count == PROVIDERS_MAX)
             continue;

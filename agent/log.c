@@ -2,8 +2,8 @@
 
 #include "agent/log.h"
 
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -223,8 +223,8 @@ static int place_waiting(lease_agent_t *agent, struct provider **providers, uint
     for (uint32_t i = 0; i < count; i++)
         if (begin(&askings[queueing.count], agent, VERB_ACQUIRE, request, providers[i]) == 0)
             queueing.count++;
-    int error = queueing.count > 0 ? wait_in_queues(&queueing, outcome, lease, verdict)
-                                   : LEASE_EINVAL;
+    int error =
+        queueing.count > 0 ? wait_in_queues(&queueing, outcome, lease, verdict) : LEASE_EINVAL;
     free(askings);
     return error;
 }

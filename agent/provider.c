@@ -132,8 +132,8 @@ static int open_host_tier(struct provider *provider, bool create)
         .mode = agent->directory.file_mode,
         .create = create,
     };
-    int error = host_table_open(&provider->host, agent->directory.fd,
-                                provider->name, provider->book, &options);
+    int error = host_table_open(&provider->host, agent->directory.fd, provider->name,
+                                provider->book, &options);
     if (error < 0)
         return error;
     provider->table = &provider->host.table;

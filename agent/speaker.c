@@ -16,11 +16,11 @@
 #include "broker/host_epoch.h"
 #include "broker/host_random.h"
 
-#define BEAT_NS         NS_PER_SEC
-#define TRY_NS          (NS_PER_SEC / 2)  /* between two tries to take over */
-#define YIELDED_NS      (3 * NS_PER_SEC)  /* who yielded does not try again before */
-#define SERVER_TRIES    30                /* of a daemon that asks an embedded agent to yield */
-#define SERVER_TRY_MS   100
+#define BEAT_NS       NS_PER_SEC
+#define TRY_NS        (NS_PER_SEC / 2) /* between two tries to take over */
+#define YIELDED_NS    (3 * NS_PER_SEC) /* who yielded does not try again before */
+#define SERVER_TRIES  30               /* of a daemon that asks an embedded agent to yield */
+#define SERVER_TRY_MS 100
 
 /* ---- taking and leaving the office ---------------------------------------------------------------------- */
 
@@ -310,9 +310,10 @@ static int ask_to_yield(struct lease_agent *agent, char *error, size_t error_siz
     int result = effective_read(agent->directory.path, effective);
     bool daemon = result == 0 && strcmp(effective->kind, "daemon") == 0;
     if (daemon) {
-        snprintf(error, error_size,
-                 "lease-agent of %s (pid %u) speaks for %s already, stop it or choose another --dir",
-                 effective->name, effective->pid, agent->directory.path);
+        snprintf(
+            error, error_size,
+            "lease-agent of %s (pid %u) speaks for %s already, stop it or choose another --dir",
+            effective->name, effective->pid, agent->directory.path);
         result = LEASE_EDAEMON;
     } else {
         struct message request, reply;

@@ -147,7 +147,8 @@ static void run_probe(struct prober *prober, ns_t now)
 /* ---- sweeping ------------------------------------------------------------------------------------------- */
 
 /* Leases tied to a process that is not the one which took them: renewed here while it lives. */
-static uint32_t find_by_pid(struct provider *provider, ns_t now, struct lease_id *ids, uint32_t most)
+static uint32_t find_by_pid(struct provider *provider, ns_t now, struct lease_id *ids,
+                            uint32_t most)
 {
     uint32_t count = 0;
     pthread_mutex_lock(&provider->mutex);
@@ -168,10 +169,8 @@ static void renew_by_pid(struct provider *provider, ns_t now)
     struct lease_id ids[BOOK_LEASES_MIN];
     uint32_t count = find_by_pid(provider, now, ids, BOOK_LEASES_MIN);
     for (uint32_t i = 0; i < count; i++) {
-        struct request request = {.verb = VERB_RENEW,
-                                  .flags = REQUEST_FIRST,
-                                  .lease = ids[i],
-                                  .hint = UINT32_MAX};
+        struct request request = {
+            .verb = VERB_RENEW, .flags = REQUEST_FIRST, .lease = ids[i], .hint = UINT32_MAX};
         struct event event = {.kind = EVENT_REQUEST, .request = &request};
         struct effects effects;
         agent_request_id(&request.id);

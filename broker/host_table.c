@@ -383,6 +383,11 @@ bool host_table_is_open(const struct host_table *table)
     return table->file != NULL;
 }
 
+uint64_t host_table_version(const struct host_table *table)
+{
+    return atomic_load_explicit(&table->file->header.writes, memory_order_relaxed);
+}
+
 struct host_words *host_table_words(struct host_table *table)
 {
     return &table->file->header.words;

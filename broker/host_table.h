@@ -45,6 +45,9 @@ void host_table_close(struct host_table *table);
 
 bool host_table_is_open(const struct host_table *table);
 
+/* Grows with every commit, by whatever process. */
+uint64_t host_table_version(const struct host_table *table);
+
 /* The live words; borrowed as long as the table is open. */
 struct host_words *host_table_words(struct host_table *table);
 
