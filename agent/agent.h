@@ -129,9 +129,12 @@ int provider_step(struct provider *provider, const struct event *event, struct e
 /* Brings the book up to date without the lock. The caller holds provider->mutex. */
 int provider_look(struct provider *provider);
 
-/* Ends leases of processes of this host that are dead. thorough: start times are compared and
- * zombies found, too. Returns how many ended, or an error. */
-int provider_reap(struct provider *provider, bool thorough, int64_t budget_ms);
+/* Ends leases of processes of this host that are dead. Returns how many ended, or an error. */
+enum reap {
+    REAP_HOLDERS, /* one kill(pid, 0) for each lease: cheap enough for every refusal */
+    REAP_ALL,     /* waiters too; start times are compared and zombies found */
+};
+int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms);
 
 /* "another process (pid 7) sits on the book of z4": for LEASE_ELOCKED. */
 void provider_lock_text(struct provider *provider, char *text, size_t size);

@@ -355,19 +355,20 @@ int provider_look(struct provider *provider)
 
 /* ---- the dead ----------------------------------------------------------------------------------------- */
 
-static bool is_dead(const struct record *record, bool thorough)
+static bool is_dead(const struct record *record, enum reap how)
 {
     const struct holder *holder = &record->holder;
-    if (!record_is_live(record) || record->state == RECORD_ORPHAN || !holder->local ||
-        holder->pid == 0 || (record->flags & RECORD_NO_HOLDER))
+    bool looked_at = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED ||
+                     (record->state == RECORD_WAITING && how == REAP_ALL);
+    if (!looked_at || !holder->local || holder->pid == 0 || (record->flags & RECORD_NO_HOLDER))
         return false;
-    if (!thorough)
-        return host_process_glance(holder->pid, holder->pid_space) == HOST_PROCESS_DEAD;
-    return host_process_check(holder->pid, holder->pid_start, holder->pid_space) ==
-           HOST_PROCESS_DEAD;
+    enum host_liveness liveness =
+        how == REAP_ALL ? host_process_check(holder->pid, holder->pid_start, holder->pid_space)
+                        : host_process_glance(holder->pid, holder->pid_space);
+    return liveness == HOST_PROCESS_DEAD;
 }
 
-int provider_reap(struct provider *provider, bool thorough, int64_t budget_ms)
+int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms)
 {
     uint16_t dead[BOOK_CELLS];
     struct event event = {.kind = EVENT_DEAD, .dead = dead};
@@ -380,7 +381,7 @@ int provider_reap(struct provider *provider, bool thorough, int64_t budget_ms)
     }
     struct book *book = provider->book;
     for (uint32_t i = 0; i < book->live_count; i++)
-        if (is_dead(&book->records[book->live[i]], thorough))
+        if (is_dead(&book->records[book->live[i]], how))
             dead[event.dead_count++] = book->live[i];
     if (event.dead_count > 0) {
         event.now = host_now_ns();
