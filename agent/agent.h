@@ -46,6 +46,7 @@ struct provider {
     struct host_table host;
     struct table_memory *memory; /* of the process tier */
     struct host_words own_words; /* the same */
+    ns_t reaped_ns;              /* when the dead were last looked for thoroughly */
     char warning[AGENT_TEXT_SIZE];
 };
 
@@ -119,9 +120,9 @@ int provider_step(struct provider *provider, const struct event *event, struct e
 /* Brings the book up to date without the lock. The caller holds provider->mutex. */
 int provider_look(struct provider *provider);
 
-/* Ends leases of processes of this host that are dead. thorough: start times are compared and
- * zombies found, too. Returns how many ended, or an error. */
-int provider_reap(struct provider *provider, bool thorough, int64_t budget_ms);
+/* Ends leases of processes of this host that are dead. A few times a second start times are compared
+ * and zombies found, too. Returns how many ended, or an error. */
+int provider_reap(struct provider *provider, int64_t budget_ms);
 
 /* "another process (pid 7) sits on the book of z4": for LEASE_ELOCKED. */
 void provider_lock_text(struct provider *provider, char *text, size_t size);

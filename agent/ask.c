@@ -95,7 +95,7 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
     bool leases = answer->reason == REASON_LEASES || answer->reason == REASON_AHEAD ||
                   answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL;
     bool no = answer->verdict == ANSWER_NO || answer->verdict == ANSWER_WAIT;
-    return no && leases && provider_reap(asking->provider, true, LOCK_BUDGET_MS) > 0;
+    return no && leases && provider_reap(asking->provider, LOCK_BUDGET_MS) > 0;
 }
 
 /* Until there is an answer that no reading is missing for. */
