@@ -23,6 +23,7 @@
 #define LOCK_BUDGET_MS  20
 #define TIMEOUT_MS      1500
 #define PROBE_BUDGET_MS PROBE_MS
+#define RETIRED_MAX     16 /* the mapping that was left first makes room */
 #define AGENT_TEXT_SIZE 384
 
 struct lease_agent;
@@ -42,19 +43,27 @@ struct provider {
     struct refusals *refusals; /* NULL but for a speaker */
     enum lease_reach reach;    /* of the table in use; NONE: no book yet */
     struct table *table;
-    struct host_words *words;
+    _Atomic(struct host_words *) words; /* read without the mutex by whoever sleeps on them */
     struct host_table host;
     struct table_memory *memory; /* of the process tier */
     struct host_words own_words; /* the same */
     ns_t reaped_ns;              /* when the dead were last looked for thoroughly */
+    struct table_memory *memory;            /* of the process tier */
+    struct host_words own_words;            /* the same */
+    struct host_file *retired[RETIRED_MAX]; /* of tables that were left: somebody may sleep there */
+    uint32_t retired_count;
     char warning[AGENT_TEXT_SIZE];
 };
 
 /* A lease of ours, looked after by the keeper. */
 struct held {
-    struct lease_id id; /* counter 0: this entry is free */
+    struct lease_id id;       /* counter 0: this entry is free */
+    struct lease_id known_as; /* how the caller knows it: another one where the book was changed */
     struct provider *provider;
+    struct holder holder;
     uint32_t cell;
+    uint32_t units;
+    int32_t slot;
     uint32_t ttl_ms; /* as asked, 0 the default */
     uint32_t flags;  /* enum lease_request_flags */
     ns_t renew_ns;   /* when to renew it next */
@@ -76,6 +85,9 @@ struct lease_agent {
     pthread_mutex_t directory_mutex; /* while it is found again after it vanished */
     struct host_dir directory;
     bool has_directory;
+    char asked[HOST_DIR_PATH_MAX + 1]; /* the directory that was asked for, "" none */
+    _Atomic int64_t follow_ns;         /* when to look at the choice next */
+    _Atomic uint32_t moves;            /* grows whenever another directory is used */
 
     pthread_mutex_t providers_mutex;
     struct provider *providers[PROVIDERS_MAX];
@@ -127,6 +139,9 @@ int provider_reap(struct provider *provider, int64_t budget_ms);
 /* "another process (pid 7) sits on the book of z4": for LEASE_ELOCKED. */
 void provider_lock_text(struct provider *provider, char *text, size_t size);
 
+/* Leaves the book for the one of the same name in the agent's directory. */
+void provider_move(struct provider *provider);
+
 /* Where clients reach the server, "" unknown. */
 const char *provider_url(const struct provider *provider);
 
@@ -140,7 +155,13 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns);
 /* A speaker is alive and beats. */
 bool reader_has_speaker(const struct lease_agent *agent);
 
-/* agent.c: opens the runtime directory anew where it has vanished. */
+/* follow.c */
+
+/* At most once a second: is the runtime directory still the one to use? Where it is not, every book
+ * is opened anew in the other one; the keeper takes our leases there again. */
+void agent_follow(struct lease_agent *agent);
+
+/* The directory has vanished: makes and opens it anew. */
 int agent_find_directory_again(struct lease_agent *agent);
 
 /* ask.c */
@@ -157,8 +178,8 @@ int keeper_add(struct lease_agent *agent, const struct held *held);
 void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms);
 /* False where it is not ours. */
 bool keeper_remove(struct lease_agent *agent, struct lease_id id);
-/* The cell where it lies, UINT32_MAX unknown. */
-uint32_t keeper_hint(struct lease_agent *agent, struct lease_id id);
+/* The cell where it lies, UINT32_MAX unknown; *id becomes the one that it has now. */
+uint32_t keeper_resolve(struct lease_agent *agent, struct lease_id *id);
 
 /* speaker.c */
 

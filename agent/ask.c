@@ -63,6 +63,7 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
         request->slot_plus_1 < 0 || request->slot_plus_1 > BOOK_SLOTS_MAX)
         return LEASE_EINVAL;
     memset(asking, 0, offsetof(struct asking, effects));
+    asking->effects.reply.verdict = ANSWER_NO;
     asking->agent = agent;
     asking->options = *request;
     asking->interrupts = atomic_load_explicit(&agent->interrupts, memory_order_relaxed);
@@ -146,6 +147,13 @@ void asking_give_up(struct asking *asking, enum request_flags flag)
     provider_step(asking->provider, &event, &effects, LOCK_BUDGET_MS);
 }
 
+static bool stands_in_queue(const struct asking *asking)
+{
+    const struct answer *answer = &asking->effects.reply;
+    return asking->request.hint != UINT32_MAX && answer->verdict == ANSWER_WAIT &&
+           host_now_ns() < answer->end_ns;
+}
+
 int asking_wait(struct asking *asking)
 {
     for (;;) {
@@ -153,8 +161,8 @@ int asking_wait(struct asking *asking)
         uint32_t seen = atomic_load_explicit(call, memory_order_acquire);
         int error = asking_step(asking);
         const struct answer *answer = &asking->effects.reply;
-        if (error == LEASE_ELOCKED && asking->request.hint != UINT32_MAX)
-            continue; /* we stand in the queue already: the next look may have more luck */
+        if (error == LEASE_ELOCKED && stands_in_queue(asking))
+            continue; /* the next look may have more luck */
         if (error < 0 || answer->verdict != ANSWER_WAIT)
             return error;
         ns_t left = answer->retry_ns - host_now_ns();
@@ -243,7 +251,10 @@ int asking_keep(const struct asking *asking)
     const struct answer *answer = &asking->effects.reply;
     struct held held = {.id = answer->lease,
                         .provider = asking->provider,
+                        .holder = asking->request.holder,
                         .cell = answer->cell,
+                        .units = answer->units,
+                        .slot = answer->slot,
                         .ttl_ms = asking->request.ttl_ms,
                         .flags = asking->options.flags,
                         .dispatched = answer->state == RECORD_DISPATCHED};
@@ -273,7 +284,7 @@ static int begin_for_id(struct asking *asking, lease_agent_t *agent, enum verb v
     int error = begin_for(asking, agent, verb, request, provider);
     if (error == 0) {
         asking->request.lease = lease;
-        asking->request.hint = keeper_hint(agent, lease);
+        asking->request.hint = keeper_resolve(agent, &asking->request.lease);
     }
     return error;
 }

@@ -287,8 +287,13 @@ int lease_place(lease_agent_t *agent, const char *const *names, size_t count,
     uint32_t found = find_all(agent, names, count, providers, &outcome);
     if (request->flags & LEASE_ANY_ORDER)
         shuffle(providers, found);
+    ns_t end_ns =
+        host_now_ns() + (ns_t)(request->timeout_ms ? request->timeout_ms : TIMEOUT_MS) * NS_PER_MS;
     for (uint32_t i = 0; i < found; i++) {
-        error = try_now(agent, providers[i], request, lease, verdict);
+        ns_t left_ms = (end_ns - host_now_ns()) / NS_PER_MS;
+        struct lease_request share = *request; /* one budget for all candidates */
+        share.timeout_ms = left_ms > 0 ? (uint32_t)left_ms : 1;
+        error = try_now(agent, providers[i], &share, lease, verdict);
         if (error == 0)
             return 0;
         note_error(&outcome, error);
