@@ -47,8 +47,6 @@ struct provider {
     struct host_table host;
     struct table_memory *memory;            /* of the process tier */
     struct host_words own_words;            /* the same */
-    struct table_memory *memory;            /* of the process tier */
-    struct host_words own_words;            /* the same */
     struct host_file *retired[RETIRED_MAX]; /* of tables that were left: somebody may sleep there */
     uint32_t retired_count;
     char warning[AGENT_TEXT_SIZE];
