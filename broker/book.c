@@ -60,6 +60,8 @@ static void join_live(struct book *book, uint32_t index)
  * passed over when its turn comes. */
 static void join_ended(struct book *book, uint32_t index)
 {
+    if (book->records[index].ended_ns > book->ended_last_ns)
+        book->ended_last_ns = book->records[index].ended_ns;
     if (book->in_ended[index])
         return;
     book->in_ended[index] = 1;
@@ -186,21 +188,32 @@ struct record *book_take(struct book *book, ns_t now)
     return record;
 }
 
-/* Work of a dispatched lease goes on when its holder dies or forgets; not when it was given back.
- */
-static bool work_may_run(const struct record *record, enum record_end end)
+/* By the last reading, while that is young, there is no work of this lease. */
+static bool is_known_idle(const struct book *book, const struct record *record, ns_t now)
 {
-    return record->state == RECORD_DISPATCHED && (end == END_EXPIRED || end == END_LAPSED);
+    const struct reading *reading = &book->sight.reading;
+    return (record->flags & RECORD_GHOST) && reading_counts(reading) &&
+           now - reading->answered_ns <= READING_TRUST_MS * NS_PER_MS;
+}
+
+/* Work of a dispatched lease goes on when its holder dies or forgets; not when it was given back. */
+static bool work_may_run(const struct book *book, const struct record *record, enum record_end end,
+                         ns_t now)
+{
+    return record->state == RECORD_DISPATCHED && (end == END_EXPIRED || end == END_LAPSED) &&
+           !is_known_idle(book, record, now);
 }
 
 void book_end(struct book *book, struct record *record, enum record_end end, ns_t now)
 {
     assert(record_is_live(record));
-    bool orphan = work_may_run(record, end);
+    bool orphan = work_may_run(book, record, end, now);
     if (record->state != RECORD_ORPHAN) {
         record->end = (uint8_t)end;
         record->ended_ns = now;
     }
+    if (orphan && (record->flags & RECORD_SETTLED))
+        record->arrived = record->units; /* it explains work in the reading */
     record->flags &= (uint8_t)~RECORD_CALLED;
     book_set_state(book, record, orphan ? RECORD_ORPHAN : RECORD_GONE);
 }

@@ -53,7 +53,8 @@ struct book {
 
     /* derived from the records, by book_adopt and book_set_state */
     uint64_t counter_max, place_max, token_max;
-    uint32_t used; /* cells [0, used) were ever used */
+    ns_t ended_last_ns; /* when the last lease ended that is GONE */
+    uint32_t used;      /* cells [0, used) were ever used */
     uint32_t live_count;
     uint32_t ended_count; /* entries in the ring of ended cells, the oldest first */
     uint32_t ended_first;

@@ -10,9 +10,10 @@
 
 static ns_t orphan_end(const struct book *book, const struct record *record)
 {
-    if (book->sight.reading.signal == SIGNAL_EXACT)
-        return NS_NEVER; /* a reading ends it */
-    return record->ended_ns + (ns_t)book->settings.drain_ms * NS_PER_MS;
+    if (book->sight.reading.signal != SIGNAL_EXACT)
+        return record->ended_ns + (ns_t)book->settings.drain_ms * NS_PER_MS;
+    /* a reading ends what one has shown, time what none did */
+    return record->arrived > 0 ? NS_NEVER : admission_settled_ns(book, record);
 }
 
 static ns_t end_of(const struct book *book, const struct record *record)
@@ -113,8 +114,7 @@ static bool try_dispatch(struct step *step, struct record *record)
     admission_tally(book, step->now, &tally);
     if (admission_verify(book, &tally, record->place, record->units, record->slot, false))
         return false;
-    bool fresh = admission_is_fresh(book, step->now, NS_NEVER);
-    if (book->settings.probed && (!fresh || step->now < attribution_not_before(book))) {
+    if (book->settings.probed && !admission_is_fresh(book, step->now, NS_NEVER)) {
         if (!(record->flags & RECORD_CALLED)) {
             record->flags |= RECORD_CALLED;
             book_touch(book, record);

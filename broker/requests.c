@@ -384,13 +384,12 @@ static void verify_live(struct step *step, struct record *record, const struct r
         obstacle =
             admission_verify(book, &tally, record->place, record->units, record->slot, false);
     if (obstacle == OBSTACLE_NONE && book->settings.probed) {
-        if (step->now < attribution_not_before(book)) {
-            verify_in_pause(step, record, request, &tally);
-            return;
-        }
         ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
         if (!admission_is_fresh(book, step->now, since)) {
-            reply_unread(step, record);
+            if (step->now < attribution_not_before(book))
+                verify_in_pause(step, record, request, &tally);
+            else
+                reply_unread(step, record);
             return;
         }
         obstacle = admission_verify(book, &tally, record->place, record->units, record->slot, true);
