@@ -56,15 +56,19 @@ static void join_live(struct book *book, uint32_t index)
     book->live[book->live_count++] = (uint16_t)index;
 }
 
-/* A cell stands in the ring once at most: one that another process has taken again meanwhile is
- * passed over when its turn comes. */
+enum in_ended { NOT_IN_RING = 0, IN_RING, ENDED_AGAIN };
+
+/* A cell stands in the ring once at most. One that another process has taken again meanwhile is
+ * passed over when its turn comes, and stands at the end again if it has ended again. */
 static void join_ended(struct book *book, uint32_t index)
 {
     if (book->records[index].ended_ns > book->ended_last_ns)
         book->ended_last_ns = book->records[index].ended_ns;
-    if (book->in_ended[index])
+    if (book->in_ended[index] != NOT_IN_RING) {
+        book->in_ended[index] = ENDED_AGAIN;
         return;
-    book->in_ended[index] = 1;
+    }
+    book->in_ended[index] = IN_RING;
     book->ended[(book->ended_first + book->ended_count++) % BOOK_CELLS] = (uint16_t)index;
 }
 
@@ -140,11 +144,15 @@ static uint32_t oldest_ended(struct book *book)
 {
     while (book->ended_count > 0) {
         uint32_t index = book->ended[book->ended_first];
+        bool again = book->in_ended[index] == ENDED_AGAIN;
         book->ended_first = (book->ended_first + 1) % BOOK_CELLS;
         book->ended_count--;
-        book->in_ended[index] = 0;
-        if (book->records[index].state == RECORD_GONE)
+        book->in_ended[index] = NOT_IN_RING;
+        if (book->records[index].state != RECORD_GONE)
+            continue;
+        if (!again)
             return index;
+        join_ended(book, index);
     }
     return BOOK_CELLS;
 }
@@ -274,9 +282,9 @@ int32_t book_slots(const struct book *book)
 {
     if (book->sight.slots_last > 0)
         return book->sight.slots_last;
-    if (book->settings.slots > 0)
-        return (int32_t)book->settings.slots;
-    return 1;
+    if (book->settings.slots > BOOK_SLOTS_MAX)
+        return BOOK_SLOTS_MAX;
+    return book->settings.slots > 0 ? (int32_t)book->settings.slots : 1;
 }
 
 /* ---- invariants ------------------------------------------------------------------------------ */
@@ -325,8 +333,9 @@ void book_check(const struct book *book)
             live++;
             assert(book->live[book->live_at[i]] == i);
         }
+        assert(record->state != RECORD_GONE || book->in_ended[i] != NOT_IN_RING);
     }
-    assert(live == book->live_count);
+    assert(live == book->live_count && book->ended_count <= BOOK_CELLS);
     for (int state = RECORD_WAITING; state <= RECORD_GONE; state++)
         assert(count[state] == book->count[state]);
     assert(book->token_max >> TOKEN_BITS <= book->head.epoch);

@@ -61,7 +61,7 @@ struct book {
     uint16_t live[BOOK_CELLS];    /* indices of live records, in no order */
     uint16_t live_at[BOOK_CELLS]; /* where in live[] a cell stands, if its record is live */
     uint16_t ended[BOOK_CELLS];
-    uint8_t in_ended[BOOK_CELLS];
+    uint8_t in_ended[BOOK_CELLS];    /* it stands in that ring, or ended again since */
     uint32_t count[RECORD_GONE + 1]; /* records by state (FREE is not counted) */
 
     /* what the present step changed, in the order in which it must be committed */
