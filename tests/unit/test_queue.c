@@ -256,6 +256,28 @@ static void a_head_that_needs_a_reading_is_called_once(void **state)
     is_state(a, DISPATCHED);
 }
 
+/* Its room is kept, so whoever only wants to be held need not wait behind it. */
+static void a_head_that_needs_a_reading_holds_back_goes_only(void **state)
+{
+    (void)state;
+    on_server(4);
+    struct lease_id a = granted(acquire()), x = dispatched("x");
+    after(20000);
+    a = granted(acquire());
+    after(100);
+    struct lease_id y = granted(acquire(.units = 2));
+    struct lease_id b = waits(acquire(.wait_ms = 60000));
+    is_now(HEALTH_BUSY);
+    waits(verify(a, .wait_ms = 60000));
+    waits(verify(y, .wait_ms = 60000));
+    after(READING_TRUST_MS + 1); /* nobody knows how it is now */
+    release(x);
+    is_state(a, WAITING);
+    is_state(y, WAITING);
+    is_state(b, HELD);
+    no(acquire(), REASON_AHEAD);
+}
+
 /* Called and then told no by the reading: it keeps its place. */
 static void a_called_waiter_that_is_told_no_keeps_its_place(void **state)
 {
@@ -339,6 +361,7 @@ int main(void)
         cmocka_unit_test(a_waiter_that_dies_makes_way),
         cmocka_unit_test(a_held_lease_that_waits_keeps_its_place),
         cmocka_unit_test(a_head_that_needs_a_reading_is_called_once),
+        cmocka_unit_test(a_head_that_needs_a_reading_holds_back_goes_only),
         cmocka_unit_test(a_called_waiter_that_is_told_no_keeps_its_place),
         cmocka_unit_test(what_was_waited_does_not_grow_after_the_grant),
         cmocka_unit_test(a_full_queue_refuses),
