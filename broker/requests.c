@@ -382,9 +382,9 @@ static void no_or_wait(struct step *step, struct record *record, const struct re
         enqueue(step, record, request, reason);
         return;
     }
+    step_end(step, record, END_REFUSED);
     struct tally tally;
     admission_tally(book, step->now, &tally);
-    step_end(step, record, END_REFUSED);
     struct answer *answer =
         reply_of(step, ANSWER_NO, may_wait ? REASON_QUEUE_FULL : reason, record);
     explain(step, answer, &tally, record->place, record->slot);

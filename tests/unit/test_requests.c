@@ -159,6 +159,19 @@ static void a_no_ends_the_lease(void **state)
     gone(verify(a), REASON_ENDED);
 }
 
+/* The answer tells how things are without the lease that it ended. */
+static void a_no_says_what_is_available_after_it(void **state)
+{
+    (void)state;
+    on_server(2);
+    struct lease_id a = granted(acquire(.units = 2));
+    after(100);
+    shows(9);
+    struct answer answer = verify(a);
+    no(answer, REASON_STRANGERS);
+    assert_int_equal(answer.available, 1);
+}
+
 /* A dead id cannot be told from one that never was. */
 static void an_unknown_lease_is_gone(void **state)
 {
@@ -482,6 +495,7 @@ int main(void)
         cmocka_unit_test(running_work_needs_no_reading_and_no_room),
         cmocka_unit_test(a_go_asked_again_is_the_same_go),
         cmocka_unit_test(a_no_ends_the_lease),
+        cmocka_unit_test(a_no_says_what_is_available_after_it),
         cmocka_unit_test(an_unknown_lease_is_gone),
         cmocka_unit_test(a_waiter_that_is_not_held_yet_cannot_go),
         cmocka_unit_test(a_held_lease_with_a_later_place_waits_for_an_earlier_one),
