@@ -84,7 +84,8 @@ static void take_dead(struct step *step, const struct event *event)
     for (uint32_t i = 0; i < event->dead_count; i++) {
         struct record *record = &step->book->records[event->dead[i]];
         assert(event->dead[i] < step->book->used);
-        if (record_is_live(record) && record->state != RECORD_ORPHAN)
+        if (record_is_live(record) && record->state != RECORD_ORPHAN &&
+            !(record->flags & RECORD_NO_HOLDER))
             step_end(step, record, END_LAPSED);
     }
 }

@@ -470,6 +470,47 @@ static void drain_time_stands_in_for_readings(void **state)
     is_state(a, GONE);
 }
 
+/* The same where the server answers and cannot tell what it works on. */
+static void drain_time_stands_in_for_readings_that_tell_nothing(void **state)
+{
+    (void)state;
+    on_server(1);
+    after(100);
+    is_now(HEALTH_OK);
+    struct lease_id a = granted(acquire(.ttl_ms = 1000));
+    go(verify(a));
+    after(1001);
+    is_now(HEALTH_OK);
+    is_state(a, ORPHAN);
+    is_end(a, EXPIRED);
+    no(acquire(), REASON_LEASES);
+    after(4900);
+    is_now(HEALTH_OK);
+    no(acquire(), REASON_LEASES);
+    after(200);
+    is_now(HEALTH_OK);
+    go(verify(granted(acquire())));
+    is_state(a, GONE);
+}
+
+static void unseen_work_of_an_expired_lease_keeps_its_units_too(void **state)
+{
+    (void)state;
+    on_server(2);
+    struct lease_id a = granted(acquire(.units = 2, .ttl_ms = 1000));
+    go(verify(a));
+    after(1001);
+    shows(71);
+    is_state(a, ORPHAN);
+    assert_int_equal(tally_now().busy, 2); /* one at work, one on its way */
+    no(acquire(), REASON_LEASES);
+    after(9100);
+    shows(71);
+    assert_int_equal(tally_now().busy, 1);
+    go(verify(granted(acquire())));
+    is_state(a, ORPHAN);
+}
+
 /* Nobody reads in the background: an orphan known by an old reading does not refuse for ever. */
 static void an_orphan_wedges_nothing_where_nobody_reads(void **state)
 {
@@ -715,6 +756,8 @@ int main(void)
         cmocka_unit_test(a_server_that_went_down_has_no_work),
         cmocka_unit_test(a_busy_server_keeps_its_orphans),
         cmocka_unit_test(drain_time_stands_in_for_readings),
+        cmocka_unit_test(drain_time_stands_in_for_readings_that_tell_nothing),
+        cmocka_unit_test(unseen_work_of_an_expired_lease_keeps_its_units_too),
         cmocka_unit_test(an_orphan_wedges_nothing_where_nobody_reads),
         cmocka_unit_test(an_older_reading_changes_nothing),
         cmocka_unit_test(a_reading_of_the_future_changes_nothing),

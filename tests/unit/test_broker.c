@@ -17,6 +17,19 @@ static void the_dead_are_taken_before_anything_is_decided(void **state)
     granted(acquire());
 }
 
+/* It was taken by a process that was to end: time alone ends the lease. */
+static void a_lease_without_a_holder_outlives_it(void **state)
+{
+    (void)state;
+    on_static(1);
+    struct lease_id a = granted(acquire(.flags = REQUEST_NO_HOLDER));
+    dies(a);
+    is_state(a, HELD);
+    after(10001);
+    tick();
+    is_end(a, EXPIRED);
+}
+
 static void time_never_runs_backwards(void **state)
 {
     (void)state;
@@ -208,6 +221,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_dead_are_taken_before_anything_is_decided),
+        cmocka_unit_test(a_lease_without_a_holder_outlives_it),
         cmocka_unit_test(time_never_runs_backwards),
         cmocka_unit_test(effects_are_of_one_step),
         cmocka_unit_test(the_deadline_is_the_first_end_of_anything),
