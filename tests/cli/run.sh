@@ -531,6 +531,56 @@ case_watch()
     says out '"schema":1'
 }
 
+case_status_log_doctor()
+{
+    expect 0 own status
+    says out "$LEASE_DIR"
+    expect 0 own status --json
+    says out "\"directory\":\"$LEASE_DIR\""
+    expect 0 run x -- true
+    expect 0 own log x
+    says out released
+    expect 0 own log --json --since 1h x
+    says out '"event":"go"'
+    expect 0 own log --since 2030-01-31T12:00 x
+    says out 'nothing of late'
+    expect 0 own doctor
+    expect 1 "$lease" doctor
+    says out 'WRONG  providers'
+    expect 1 own doctor --json --provider z=http://127.0.0.1:1,key-file="$HOME/key"
+    says out '"wrong":2'
+    chmod 777 "$LEASE_DIR"
+    expect 1 own doctor
+    says out 'WRONG  directory'
+}
+
+case_init_never_overwrites()
+{
+    local file=$HOME/.config/leasehold/leasehold.conf
+    expect 0 "$lease" init --print
+    says out '# '
+    [ ! -e "$file" ] || broken "--print wrote"
+    expect 0 "$lease" init
+    [ "$(stat -c %a "$file")" = 600 ] || broken "mode $(stat -c %a "$file")"
+    cp "$file" before
+    expect 0 "$lease" status
+    silent err
+    expect 69 "$lease" init
+    one_line
+    cmp -s "$file" before || broken "changed"
+    expect 0 "$lease" init --config new.conf
+    [ -e new.conf ] || broken "--config not written"
+}
+
+case_without_a_directory()
+{
+    expect 0 "$lease" run --dir "$work/no/such/folder" --provider $x x -- \
+        sh -c 'echo "$LEASE_REACH ${LEASE_DIR-none}"'
+    one_line
+    says err 'warning: '
+    says out 'process none'
+}
+
 case_lost_lease()
 {
     rm -f ready end
