@@ -246,12 +246,13 @@ case_interrupt_reaches_the_child_once()
     gone_afterwards
 }
 
+# The child is no shell: one that is stopped within its vfork reports to nobody, with us or without.
 case_stop_and_continue_as_a_job()
 {
     rm -f ready stopped resumed
     cat >job.sh <<EOF
 set -m
-$lease run --provider $x x -- sh -c ': >ready; while [ ! -e resumed ]; do sleep 0.01; done; exit 9'
+$lease run --provider $x x -- perl -e 'open F, ">ready"; select undef, undef, undef, 0.01 until -e "resumed"; exit 9'
 jobs -s | grep -q Stopped && : >stopped
 : >resumed
 fg
