@@ -9,7 +9,8 @@ struct asking {
     struct provider *provider;
     struct lease_request options;
     struct request request;
-    uint32_t interrupts; /* of the agent, when the question began */
+    uint32_t interrupts;    /* of the agent, when the question began */
+    enum reap reap;         /* how closely to look for the dead where somebody is in the way */
     struct effects effects; /* of the last step; its reply is the answer */
 };
 

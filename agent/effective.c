@@ -1,3 +1,5 @@
+#define _GNU_SOURCE
+
 #include "agent/effective.h"
 
 #include <errno.h>
@@ -45,7 +47,8 @@ static void read_object(json_t *object, struct effective *effective)
     read_id(object, effective->id);
     json_t *providers = json_object_get(object, "providers"), *entry;
     size_t i;
-    json_array_foreach(providers, i, entry) {
+    json_array_foreach(providers, i, entry)
+    {
         const char *text = json_string_value(entry);
         if (!text || effective->provider_count == PROVIDERS_MAX)
             continue;
@@ -86,7 +89,7 @@ int effective_read(const char *directory, struct effective *effective)
     return error;
 }
 
-int effective_find(const char *directory, const char *name, struct provider_spec *spec)
+int effective_find(const char *directory, const char *name, char *text)
 {
     struct effective *effective = malloc(sizeof *effective);
     if (!effective)
@@ -98,12 +101,10 @@ int effective_find(const char *directory, const char *name, struct provider_spec
            (strncmp(effective->providers[i].text, name, length) != 0 ||
             effective->providers[i].text[length] != '='))
         i++;
-    if (error == 0) {
-        char why[SPEC_ERROR_SIZE];
-        if (i == effective->provider_count ||
-            spec_parse(effective->providers[i].text, spec, why) < 0)
-            error = LEASE_EUNKNOWN;
-    }
+    if (error == 0 && i == effective->provider_count)
+        error = LEASE_EUNKNOWN;
+    if (error == 0)
+        memcpy(text, effective->providers[i].text, EFFECTIVE_SPEC_SIZE);
     free(effective);
     return error;
 }

@@ -10,7 +10,8 @@
 #include "agent/spec.h"
 #include "broker/record.h"
 
-#define EFFECTIVE_FILE "agent.json"
+#define EFFECTIVE_FILE      "agent.json"
+#define EFFECTIVE_SPEC_SIZE 2048 /* of a provider's NAME=SPEC */
 
 struct effective {
     char name[NAME_SIZE]; /* of the host */
@@ -20,7 +21,7 @@ struct effective {
     uint8_t id[16]; /* the agent's lasting id */
     uint32_t provider_count;
     struct {
-        char text[SPEC_URL_SIZE * 3]; /* NAME=SPEC */
+        char text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC */
     } providers[PROVIDERS_MAX];
 };
 
@@ -30,7 +31,7 @@ int effective_read(const char *directory, struct effective *effective);
 /* Replaces it as a whole; LEASE_EIO, LEASE_ENOSPC, LEASE_ENOMEM: the old one stays. */
 int effective_write(const char *directory, const struct effective *effective, unsigned mode);
 
-/* The provider of this name in it. LEASE_EUNKNOWN. */
-int effective_find(const char *directory, const char *name, struct provider_spec *spec);
+/* The NAME=SPEC of this provider in it; text has EFFECTIVE_SPEC_SIZE bytes. LEASE_EUNKNOWN. */
+int effective_find(const char *directory, const char *name, char *text);
 
 #endif

@@ -8,8 +8,9 @@
  * What a probe needs is fixed here, not left to callers: every GET has a connection of its own that
  * is closed after (an idle one would occupy a thread of the server); redirects are not followed (an
  * API key must not travel to another host); proxies and .netrc of the environment are ignored; http
- * and https only; no signal is used or let through, nothing is printed, no descriptor is inherited
- * by a child. Numeric hosts need no resolver, names are resolved in a thread of libcurl's.
+ * and https only; no signal is used or let through, nothing is printed, no connection is inherited
+ * by a child (libcurl's own idle pair of sockets is, while an http is open). Numeric hosts need no
+ * resolver, names are resolved in a thread of libcurl's.
  *
  * Thread rules: a struct http belongs to one thread at a time; different ones are independent.
  * After a fork the child may only leave it alone. Times are the caller's clock in nanoseconds,

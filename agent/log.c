@@ -1,7 +1,9 @@
+#define _GNU_SOURCE
+
 #include "agent/log.h"
 
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -6,9 +6,9 @@
 
 struct lease_log_entry {
     int64_t seq;
-    int64_t wall_ms; /* milliseconds since 1970, by this machine's clock now; for people */
-    const char *kind;   /* acquired, go, refused, released, expired, lapsed, strangers, ... */
-    const char *detail; /* one line, "" for none */
+    int64_t wall_ms;        /* milliseconds since 1970, by this machine's clock now; for people */
+    const char *kind;       /* acquired, go, refused, released, expired, lapsed, strangers, ... */
+    const char *detail;     /* one line, "" for none */
     char id[LEASE_ID_SIZE]; /* "" where no lease is meant */
     char provider[LEASE_NAME_SIZE];
     char host[LEASE_NAME_SIZE];

@@ -206,7 +206,7 @@ static int ask(struct probe_target *target, const struct engine_ask *question)
 
 static void give_up(struct probe_target *target, enum health health, const char *what, int error)
 {
-    target->run.reading.health = health;
+    target->run.reading.health = (int32_t)health;
     target->run.decided = true;
     run_detail(&target->run, "%s: %s", what,
                error == LEASE_EABSENT  ? "not found"

@@ -16,8 +16,7 @@
  * is the caller's decision.
  *
  * Thread rules: a target belongs to one thread at a time. `now` is a clock that runs through
- * suspend and is the one of the http it is used with. Stack: below 64 KiB and what jansson needs.
- */
+ * suspend and is the one of the http it is used with. */
 #ifndef AGENT_PROBE_H
 #define AGENT_PROBE_H
 

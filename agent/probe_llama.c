@@ -11,11 +11,11 @@
 #include "agent/engine.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "agent/probe_json.h"
+#include "agent/probe_metrics.h"
 
 enum kind { KIND_PROPS, KIND_MODELS, KIND_MODEL_PROPS, KIND_METRICS, KIND_SLOTS, KIND_HEALTH };
 
@@ -58,7 +58,7 @@ static void ask_for(struct probe_run *run, enum kind kind)
 static void decide(struct probe_run *run, enum health health)
 {
     struct reading *reading = &run->reading;
-    reading->health = health;
+    reading->health = (int32_t)health;
     reading->signal = SIGNAL_NONE;
     reading->in_flight = reading->queued = -1;
     reading->named = reading->slot_count = 0;
@@ -405,32 +405,6 @@ static void take_slots(struct probe_run *run, const json_t *slots)
 
 /* ---- /metrics ---- */
 
-/* The value of `llamacpp:NAME VALUE\n`, with or without labels; -1: not there, not a count, or in a
- * line without an end, which may lack digits. */
-static int metric(const char *text, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        if (strncmp(line, name, length) != 0)
-            continue;
-        const char *value = line + length;
-        if (*value == '{') {
-            value = memchr(value, '}', (size_t)(end - value));
-            if (value == NULL)
-                return -1;
-            value++;
-        }
-        if (*value != ' ')
-            continue;
-        char *after;
-        double number = strtod(value, &after);
-        if (after == value || after > end || (*after != '\n' && *after != ' '))
-            return -1;
-        return number >= 0 && number < 1e9 ? (int)number : -1;
-    }
-    return -1;
-}
-
 /* Nothing is processed, so every slot is idle, which is all that /slots would have said. */
 static void fill_idle_slots(struct probe_run *run)
 {
@@ -447,8 +421,8 @@ static void take_metrics(struct probe_run *run, const struct http_answer *answer
 {
     struct llama_state *state = &run->llama;
     if (answer->status == 200) {
-        state->processing = metric(answer->body, "llamacpp:requests_processing");
-        state->deferred = metric(answer->body, "llamacpp:requests_deferred");
+        state->processing = probe_metric(answer->body, "llamacpp:requests_processing");
+        state->deferred = probe_metric(answer->body, "llamacpp:requests_deferred");
     }
     if (state->processing == -1 || state->deferred == -1)
         state->processing = state->deferred = -1;

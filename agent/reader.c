@@ -1,5 +1,7 @@
 /* Having a reading made, by one prober a provider and host: the speaker, else whoever finds none at
  * it. All others wait for what it brings. */
+#define _GNU_SOURCE
+
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -59,7 +61,9 @@ static int probe_by_myself(struct provider *provider, ns_t fresh_ns, ns_t deadli
     int error = 0;
     if (!has_arrived(provider, fresh_ns, last)) {
         ns_t left_ms = (deadline_ns - host_now_ns()) / NS_PER_MS;
-        int probe_ms = (int)(left_ms < 1 ? 1 : left_ms > PROBE_BUDGET_MS ? PROBE_BUDGET_MS : left_ms);
+        int probe_ms = (int)(left_ms < 1                 ? 1
+                             : left_ms > PROBE_BUDGET_MS ? PROBE_BUDGET_MS
+                                                         : left_ms);
         error = probe_now(&provider->spec, PROBE_QUICK, last, probe_ms, host_now_ns, reading);
         if (error == 0)
             error = take_in(provider, reading);

@@ -192,7 +192,7 @@ static int read_url(struct reader *reader, const char *url)
 {
     struct provider_spec *spec = &reader->spec;
     bool tls;
-    size_t host, port;
+    size_t host = 0, port = 0;
     const char *after = skip_scheme(url, &tls);
     int error = keep(reader, "URL", url, spec->url, sizeof spec->url);
     if (error == 0)
@@ -379,7 +379,7 @@ static int read_name(struct reader *reader, const char *text, const char **rest)
 int spec_parse(const char *text, struct provider_spec *spec, char *error)
 {
     struct reader reader = {.spec = {.slots = -1, .group_limit = 1}, .error = error};
-    const char *rest;
+    const char *rest = text;
     int result = read_name(&reader, text, &rest);
     if (result == 0)
         result = read_items(&reader, rest);

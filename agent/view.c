@@ -1,4 +1,6 @@
 /* Looking: a snapshot of everything known. */
+#define _GNU_SOURCE
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -102,8 +104,8 @@ static int fill_records(struct lease_fleet *fleet, struct lease_view *view,
         if (shown)
             error = fill_lease(fleet, provider, record, now);
         if (record->state == RECORD_ORPHAN && error == 0)
-            error = fill_was(fleet, "orphan", record, record->units,
-                             since_ms(record->ended_ns, now));
+            error =
+                fill_was(fleet, "orphan", record, record->units, since_ms(record->ended_ns, now));
         if (idle >= 0 && error == 0)
             error = fill_was(fleet, "ghost", record, record->units, idle / NS_PER_MS);
     }
@@ -130,15 +132,13 @@ static void fill_reading(struct lease_view *view, const struct provider *provide
     view->in_flight = tally->counts ? reading->in_flight : -1;
     view->queued = fresh ? reading->queued : -1;
     view->age_ms = since_ms(reading->sent_ns ? reading->answered_ns : 0, now);
-    view->free = view->in_flight < 0 ? -1
+    view->free = view->in_flight < 0              ? -1
                  : view->in_flight > tally->slots ? 0
                                                   : tally->slots - view->in_flight;
     snprintf(view->signal, sizeof view->signal, "%s",
              signal_name((enum signal_kind)reading->signal));
     snprintf(view->engine, sizeof view->engine, "%s", fixed ? "static" : reading->engine);
-    enum health health = fixed ? HEALTH_OK
-                         : fresh ? (enum health)reading->health
-                                 : HEALTH_UNKNOWN;
+    enum health health = fixed ? HEALTH_OK : fresh ? (enum health)reading->health : HEALTH_UNKNOWN;
     snprintf(view->health, sizeof view->health, "%s", health_name(health));
     snprintf(view->detail, sizeof view->detail, "%s", reading->detail);
     for (int32_t i = 0; i < reading->model_count && i < LEASE_MODELS_MAX; i++) {
@@ -164,7 +164,8 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     snprintf(view->state, sizeof view->state, "live");
     view->reach = provider->reach;
     view->epoch = book->head.epoch;
-    view->version = provider->reach == LEASE_REACH_HOST ? provider->host.writes : book->place_max;
+    view->version =
+        provider->reach == LEASE_REACH_HOST ? host_table_version(&provider->host) : book->place_max;
     fill_reading(view, provider, now, &tally);
     view->available = tally.available;
     view->leased = tally.held;
@@ -229,7 +230,8 @@ static void discover_declared(struct lease_agent *agent)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct lease_view *)a)->provider, ((const struct lease_view *)b)->provider);
+    return strcmp(((const struct lease_view *)a)->provider,
+                  ((const struct lease_view *)b)->provider);
 }
 
 static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)

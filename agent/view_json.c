@@ -37,10 +37,9 @@ static json_t *lease_object(const struct lease_entry *entry)
 
 static json_t *work_object(const struct lease_work *work)
 {
-    json_t *was = work->was_host[0]
-                      ? json_pack("{s:s, s:i, s:s}", "host", work->was_host, "pid",
-                                  (int)work->was_pid, "label", work->was_label)
-                      : json_null();
+    json_t *was = work->was_host[0] ? json_pack("{s:s, s:i, s:s}", "host", work->was_host, "pid",
+                                                (int)work->was_pid, "label", work->was_label)
+                                    : json_null();
     return json_pack("{s:s, s:o, s:I, s:i, s:o}", "kind", work->kind, "slot", number(work->slot),
                      "for_ms", (json_int_t)work->for_ms, "units", (int)work->units, "was", was);
 }
@@ -65,18 +64,18 @@ json_t *view_json_provider(const struct lease_fleet *fleet, const struct lease_v
         json_array_append_new(leases, lease_object(&fleet->leases[view->first_lease + i]));
     for (uint32_t i = 0; i < view->work_count; i++)
         json_array_append_new(work, work_object(&fleet->work[view->first_work + i]));
-    return json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:I, s:s, s:I, s:I, s:o,"
-        " s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
-        "provider", view->provider, "owner", text_or_null(view->owner), "url",
-        text_or_null(view->url), "group", text_or_null(view->group), "reach",
-        lease_reach_name(view->reach), "heard_ms", (json_int_t)view->heard_ms, "state", view->state,
-        "epoch", (json_int_t)view->epoch, "version", (json_int_t)view->version, "capacity",
-        capacity_object(view), "available", number(view->available), "free", number(view->free),
-        "leased", (json_int_t)view->leased, "dispatched", (json_int_t)view->dispatched, "waiting",
-        (json_int_t)view->waiting, "strangers", (json_int_t)view->strangers, "ghosts",
-        (json_int_t)view->ghosts, "orphans", (json_int_t)view->orphans, "work", work, "leases",
-        leases);
+    return json_pack("{s:s, s:o, s:o, s:o, s:s, s:I, s:s, s:I, s:I, s:o,"
+                     " s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+                     "provider", view->provider, "owner", text_or_null(view->owner), "url",
+                     text_or_null(view->url), "group", text_or_null(view->group), "reach",
+                     lease_reach_name(view->reach), "heard_ms", (json_int_t)view->heard_ms, "state",
+                     view->state, "epoch", (json_int_t)view->epoch, "version",
+                     (json_int_t)view->version, "capacity", capacity_object(view), "available",
+                     number(view->available), "free", number(view->free), "leased",
+                     (json_int_t)view->leased, "dispatched", (json_int_t)view->dispatched,
+                     "waiting", (json_int_t)view->waiting, "strangers", (json_int_t)view->strangers,
+                     "ghosts", (json_int_t)view->ghosts, "orphans", (json_int_t)view->orphans,
+                     "work", work, "leases", leases);
 }
 
 json_t *view_json_fleet(const struct lease_fleet *fleet)

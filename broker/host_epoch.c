@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "broker/host_epoch.h"
 
 #include <fcntl.h>

@@ -22,21 +22,16 @@
 static int meaning_of_errno(bool create)
 {
     switch (errno) {
-    case ENOENT:
-        return create ? LEASE_EVANISHED : LEASE_EABSENT;
+    case ENOENT: return create ? LEASE_EVANISHED : LEASE_EABSENT;
     case EACCES:
     case EPERM:
     case EROFS:
     case ELOOP: /* O_NOFOLLOW met a link */
     case EISDIR:
-    case ENXIO:
-        return LEASE_EPERM;
-    case ENOMEM:
-        return LEASE_ENOMEM;
-    case EBADF:
-        return LEASE_ECLOSED;
-    default:
-        return LEASE_EIO;
+    case ENXIO: return LEASE_EPERM;
+    case ENOMEM: return LEASE_ENOMEM;
+    case EBADF: return LEASE_ECLOSED;
+    default: return LEASE_EIO;
     }
 }
 

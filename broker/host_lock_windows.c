@@ -15,19 +15,13 @@
 static int meaning_of_last_error(bool create)
 {
     switch (GetLastError()) {
-    case ERROR_FILE_NOT_FOUND:
-        return create ? LEASE_EVANISHED : LEASE_EABSENT;
-    case ERROR_PATH_NOT_FOUND:
-        return LEASE_EVANISHED;
+    case ERROR_FILE_NOT_FOUND: return create ? LEASE_EVANISHED : LEASE_EABSENT;
+    case ERROR_PATH_NOT_FOUND: return LEASE_EVANISHED;
     case ERROR_ACCESS_DENIED:
-    case ERROR_SHARING_VIOLATION:
-        return LEASE_EPERM;
-    case ERROR_NOT_ENOUGH_MEMORY:
-        return LEASE_ENOMEM;
-    case ERROR_INVALID_HANDLE:
-        return LEASE_ECLOSED;
-    default:
-        return LEASE_EIO;
+    case ERROR_SHARING_VIOLATION: return LEASE_EPERM;
+    case ERROR_NOT_ENOUGH_MEMORY: return LEASE_ENOMEM;
+    case ERROR_INVALID_HANDLE: return LEASE_ECLOSED;
+    default: return LEASE_EIO;
     }
 }
 

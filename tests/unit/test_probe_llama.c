@@ -143,7 +143,7 @@ static struct reading last_of(enum health health, int in_flight, int ms_ago)
 {
     struct reading last;
     reading_clear(&last);
-    last.health = health;
+    last.health = (int32_t)health;
     last.signal = SIGNAL_EXACT;
     last.in_flight = in_flight;
     last.sent_ns = last.answered_ns = NOW - ms_ago * NS_PER_MS;
