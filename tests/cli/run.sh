@@ -12,7 +12,8 @@ x=x=static:1,own=yes
 failures=0
 case_name=
 work=$(mktemp -d /tmp/lease-cli-XXXXXX)
-trap 'rm -rf "$work"' EXIT
+# What is cut short leaves nothing running: a lease run that is killed takes its child along.
+trap 'kill -KILL $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 unset "${!LEASE_@}"
 
 # ---- vocabulary -------------------------------------------------------------------------------
@@ -289,21 +290,19 @@ EOF
 
 case_losers_are_told_at_once()
 {
-    local i start codes
+    local i codes TIMEFORMAT=%R
     rm -f end
     start x -- sh -c 'while [ ! -e end ]; do sleep 0.01; done'
     local holder=$!
     until_true lease_count_is 1
-    start=$(date +%s%N)
     for i in 1 2 3 4 5 6 7 8; do
-        { run x -- true 2>"err$i"; echo $? >"code$i"; } &
+        { time run x -- true 2>"err$i"; echo $? >"code$i"; } 2>"took$i" &
         contenders[i]=$!
     done
     wait "${contenders[@]}"
-    local took=$((($(date +%s%N) - start) / 1000000))
     codes=$(cat code[1-8] | sort -u)
     [ "$codes" = 75 ] || broken "codes: $codes"
-    [ $took -lt 1000 ] || broken "took $took ms"
+    grep -h . took[1-8] | grep -qv '^0' && broken "took seconds: $(cat took[1-8])"
     cp err1 err && one_line
     expect 9 run -E 9 x -- true
     expect 75 run --else run x -- true
@@ -606,6 +605,55 @@ case_lost_lease()
     wait $!
     [ $? = 12 ] || broken "warn: the child was ended"
     gone_afterwards
+}
+
+# ---- with an agent ----------------------------------------------------------------------------
+
+start_agent()
+{
+    "$(dirname "$lease")/lease-agent" --provider $x 2>agent.err &
+    agent=$!
+    until_true agent_speaks
+}
+
+agent_speaks()
+{
+    "$lease" status --json | grep -q '"alive":true,"stopped":false'
+}
+
+end_agent()
+{
+    kill -TERM "$agent"
+    wait "$agent" || broken "the agent ended with $?: $(cat agent.err)"
+}
+
+case_pid_ties_a_lease_to_a_process()
+{
+    start_agent
+    "$lease" ls x >out 2>err || broken "a provider of the agent is unknown: $(cat err)"
+    sleep 600 &
+    local holder=$!
+    expect 0 "$lease" acquire --pid $holder x
+    expect 0 "$lease" verify "$(cat out)"
+    silent err
+    lease_count_is 1 || broken "no lease"
+    kill $holder
+    wait $holder 2>/dev/null
+    gone_afterwards
+    end_agent
+}
+
+case_doctor_names_a_stopped_agent()
+{
+    start_agent
+    expect 0 "$lease" doctor
+    kill -STOP "$agent"
+    expect 1 "$lease" doctor
+    says out "mend: kill -CONT $agent"
+    expect 69 "$lease" acquire --pid $$ x
+    kill -CONT "$agent"
+    until_true agent_speaks
+    end_agent
 }
 
 # ---- all of it --------------------------------------------------------------------------------
