@@ -85,8 +85,10 @@ struct lease_agent {
     struct held *held;  /* AGENT_HELD_MAX */
     uint32_t held_used; /* entries [0, held_used) were ever used */
     uint32_t held_count;
+    bool held_lately; /* one was added since the keeper last looked */
     pthread_t keeper;
     bool keeper_runs;
+    bool keeper_sleeps; /* until it is told of a lease */
     _Atomic bool closing;
     _Atomic uint32_t interrupts; /* grows with lease_interrupt */
     int event_fd;
@@ -147,7 +149,6 @@ int agent_check(const struct lease_agent *agent); /* LEASE_EFORK, LEASE_EINVAL *
 void agent_request_id(struct request_id *id);
 
 /* keeper.c */
-int keeper_start(struct lease_agent *agent);
 void keeper_stop(struct lease_agent *agent);
 
 /* Looks after a lease from now on; LEASE_EFULL. */
