@@ -52,25 +52,12 @@ static void find_directory(struct lease_agent *agent, const struct lease_options
 {
     if (agent->flags & LEASE_OPEN_PROCESS)
         return;
+    snprintf(agent->asked, sizeof agent->asked, "%s", options->directory ? options->directory : "");
     int error = host_dir_open(options->directory, &agent->directory);
     agent->has_directory = error == 0;
     if (error < 0)
         snprintf(agent->warning, sizeof agent->warning, "%s, leases are known to this process only",
                  agent->directory.why[0] ? agent->directory.why : lease_error_text(error));
-}
-
-int agent_find_directory_again(struct lease_agent *agent)
-{
-    pthread_mutex_lock(&agent->directory_mutex);
-    int error = 0;
-    if (host_dir_check(&agent->directory) < 0) {
-        char path[sizeof agent->directory.path];
-        memcpy(path, agent->directory.path, sizeof path);
-        host_dir_close(&agent->directory);
-        error = host_dir_open(path, &agent->directory);
-    }
-    pthread_mutex_unlock(&agent->directory_mutex);
-    return error;
 }
 
 static struct lease_agent *new_agent(const struct lease_options *options)

@@ -23,6 +23,7 @@
 #define LOCK_BUDGET_MS  20
 #define TIMEOUT_MS      1500
 #define PROBE_BUDGET_MS PROBE_MS
+#define RETIRED_MAX     16 /* the mapping that was left first makes room */
 #define AGENT_TEXT_SIZE 384
 
 struct lease_agent;
@@ -42,18 +43,24 @@ struct provider {
     struct refusals *refusals; /* NULL but for a speaker */
     enum lease_reach reach;    /* of the table in use; NONE: no book yet */
     struct table *table;
-    struct host_words *words;
+    _Atomic(struct host_words *) words; /* read without the mutex by whoever sleeps on them */
     struct host_table host;
-    struct table_memory *memory; /* of the process tier */
-    struct host_words own_words; /* the same */
+    struct table_memory *memory;            /* of the process tier */
+    struct host_words own_words;            /* the same */
+    struct host_file *retired[RETIRED_MAX]; /* of tables that were left: somebody may sleep there */
+    uint32_t retired_count;
     char warning[AGENT_TEXT_SIZE];
 };
 
 /* A lease of ours, looked after by the keeper. */
 struct held {
-    struct lease_id id; /* counter 0: this entry is free */
+    struct lease_id id;       /* counter 0: this entry is free */
+    struct lease_id known_as; /* how the caller knows it: another one where the book was changed */
     struct provider *provider;
+    struct holder holder;
     uint32_t cell;
+    uint32_t units;
+    int32_t slot;
     uint32_t ttl_ms; /* as asked, 0 the default */
     uint32_t flags;  /* enum lease_request_flags */
     ns_t renew_ns;   /* when to renew it next */
@@ -75,6 +82,9 @@ struct lease_agent {
     pthread_mutex_t directory_mutex; /* while it is found again after it vanished */
     struct host_dir directory;
     bool has_directory;
+    char asked[HOST_DIR_PATH_MAX + 1]; /* the directory that was asked for, "" none */
+    _Atomic int64_t follow_ns;         /* when to look at the choice next */
+    _Atomic uint32_t moves;            /* grows whenever another directory is used */
 
     pthread_mutex_t providers_mutex;
     struct provider *providers[PROVIDERS_MAX];
@@ -121,12 +131,18 @@ int provider_step(struct provider *provider, const struct event *event, struct e
 /* Brings the book up to date without the lock. The caller holds provider->mutex. */
 int provider_look(struct provider *provider);
 
-/* Ends leases of processes of this host that are dead. thorough: start times are compared and
- * zombies found, too. Returns how many ended, or an error. */
-int provider_reap(struct provider *provider, bool thorough, int64_t budget_ms);
+/* Ends leases of processes of this host that are dead. Returns how many ended, or an error. */
+enum reap {
+    REAP_HOLDERS, /* one kill(pid, 0) for each lease: cheap enough for every refusal */
+    REAP_ALL,     /* waiters too; start times are compared and zombies found */
+};
+int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms);
 
 /* "another process (pid 7) sits on the book of z4": for LEASE_ELOCKED. */
 void provider_lock_text(struct provider *provider, char *text, size_t size);
+
+/* Leaves the book for the one of the same name in the agent's directory. */
+void provider_move(struct provider *provider);
 
 /* Where clients reach the server, "" unknown. */
 const char *provider_url(const struct provider *provider);
@@ -141,7 +157,13 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns);
 /* A speaker is alive and beats. */
 bool reader_has_speaker(const struct lease_agent *agent);
 
-/* agent.c: opens the runtime directory anew where it has vanished. */
+/* follow.c */
+
+/* At most once a second: is the runtime directory still the one to use? Where it is not, every book
+ * is opened anew in the other one; the keeper takes our leases there again. */
+void agent_follow(struct lease_agent *agent);
+
+/* The directory has vanished: makes and opens it anew. */
 int agent_find_directory_again(struct lease_agent *agent);
 
 /* ask.c */
@@ -157,8 +179,8 @@ int keeper_add(struct lease_agent *agent, const struct held *held);
 void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms);
 /* False where it is not ours. */
 bool keeper_remove(struct lease_agent *agent, struct lease_id id);
-/* The cell where it lies, UINT32_MAX unknown. */
-uint32_t keeper_hint(struct lease_agent *agent, struct lease_id id);
+/* The cell where it lies, UINT32_MAX unknown; *id becomes the one that it has now. */
+uint32_t keeper_resolve(struct lease_agent *agent, struct lease_id *id);
 
 /* speaker.c */
 

@@ -63,6 +63,7 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
         request->slot_plus_1 < 0 || request->slot_plus_1 > BOOK_SLOTS_MAX)
         return LEASE_EINVAL;
     memset(asking, 0, offsetof(struct asking, effects));
+    asking->effects.reply.verdict = ANSWER_NO;
     asking->agent = agent;
     asking->options = *request;
     asking->interrupts = atomic_load_explicit(&agent->interrupts, memory_order_relaxed);
@@ -75,6 +76,7 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
     r->slot = request->slot_plus_1 - 1;
     r->ttl_ms = request->ttl_ms;
     r->wait_ms = request->wait_ms;
+    asking->reap = request->wait_ms > 0 ? REAP_HOLDERS : REAP_ALL;
     r->asked_ns = r->fresh_ns = host_now_ns();
     if (verb == VERB_ACQUIRE)
         fill_holder(agent, request, &r->holder);
@@ -95,7 +97,7 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
     bool leases = answer->reason == REASON_LEASES || answer->reason == REASON_AHEAD ||
                   answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL;
     bool no = answer->verdict == ANSWER_NO || answer->verdict == ANSWER_WAIT;
-    return no && leases && provider_reap(asking->provider, true, LOCK_BUDGET_MS) > 0;
+    return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
 
 /* Until there is an answer that no reading is missing for. */
@@ -146,6 +148,13 @@ void asking_give_up(struct asking *asking, enum request_flags flag)
     provider_step(asking->provider, &event, &effects, LOCK_BUDGET_MS);
 }
 
+static bool stands_in_queue(const struct asking *asking)
+{
+    const struct answer *answer = &asking->effects.reply;
+    return asking->request.hint != UINT32_MAX && answer->verdict == ANSWER_WAIT &&
+           host_now_ns() < answer->end_ns;
+}
+
 int asking_wait(struct asking *asking)
 {
     for (;;) {
@@ -153,13 +162,14 @@ int asking_wait(struct asking *asking)
         uint32_t seen = atomic_load_explicit(call, memory_order_acquire);
         int error = asking_step(asking);
         const struct answer *answer = &asking->effects.reply;
-        if (error == LEASE_ELOCKED && asking->request.hint != UINT32_MAX)
-            continue; /* we stand in the queue already: the next look may have more luck */
+        if (error == LEASE_ELOCKED && stands_in_queue(asking))
+            continue; /* the next look may have more luck */
         if (error < 0 || answer->verdict != ANSWER_WAIT)
             return error;
         ns_t left = answer->retry_ns - host_now_ns();
-        if (left > 0)
-            host_wait(call, seen, host_words_bit(answer->cell), left);
+        bool slept =
+            left > 0 && host_wait(call, seen, host_words_bit(answer->cell), left) == LEASE_ETIMEOUT;
+        asking->reap = slept ? REAP_ALL : REAP_HOLDERS; /* nobody woke us: is somebody dead? */
         if (interrupted(asking)) {
             asking_give_up(asking, REQUEST_GIVE_UP);
             return LEASE_ECLOSED;
@@ -243,7 +253,10 @@ int asking_keep(const struct asking *asking)
     const struct answer *answer = &asking->effects.reply;
     struct held held = {.id = answer->lease,
                         .provider = asking->provider,
+                        .holder = asking->request.holder,
                         .cell = answer->cell,
+                        .units = answer->units,
+                        .slot = answer->slot,
                         .ttl_ms = asking->request.ttl_ms,
                         .flags = asking->options.flags,
                         .dispatched = answer->state == RECORD_DISPATCHED};
@@ -273,7 +286,7 @@ static int begin_for_id(struct asking *asking, lease_agent_t *agent, enum verb v
     int error = begin_for(asking, agent, verb, request, provider);
     if (error == 0) {
         asking->request.lease = lease;
-        asking->request.hint = keeper_hint(agent, lease);
+        asking->request.hint = keeper_resolve(agent, &asking->request.lease);
     }
     return error;
 }

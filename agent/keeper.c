@@ -45,7 +45,8 @@ static int keeper_start(struct lease_agent *agent)
 static struct held *find(struct lease_agent *agent, struct lease_id id)
 {
     for (uint32_t i = 0; i < agent->held_used; i++)
-        if (lease_id_equal(agent->held[i].id, id))
+        if (agent->held[i].id.counter != 0 &&
+            (lease_id_equal(agent->held[i].id, id) || lease_id_equal(agent->held[i].known_as, id)))
             return &agent->held[i];
     return NULL;
 }
@@ -65,6 +66,7 @@ int keeper_add(struct lease_agent *agent, const struct held *held)
     int error = entry ? 0 : LEASE_EFULL;
     if (entry) {
         *entry = *held;
+        entry->known_as = held->id;
         entry->renew_ns = next_renewal(entry);
         agent->held_count++;
         agent->held_lately = true;
@@ -104,11 +106,13 @@ bool keeper_remove(struct lease_agent *agent, struct lease_id id)
     return entry != NULL;
 }
 
-uint32_t keeper_hint(struct lease_agent *agent, struct lease_id id)
+uint32_t keeper_resolve(struct lease_agent *agent, struct lease_id *id)
 {
     pthread_mutex_lock(&agent->held_mutex);
-    const struct held *entry = find(agent, id);
+    const struct held *entry = find(agent, *id);
     uint32_t hint = entry ? entry->cell : UINT32_MAX;
+    if (entry)
+        *id = entry->id;
     pthread_mutex_unlock(&agent->held_mutex);
     return hint;
 }
@@ -132,20 +136,66 @@ static void report_lost(struct lease_agent *agent, struct lease_id id, enum reas
         return; /* the counter is full: it is readable, which is all that matters */
 }
 
-/* What the book says now; a book that is gone has no lease of ours. */
-static bool still_lives(const struct held *held, enum reason *reason, enum record_end *end)
+enum standing { STANDS, IS_LOST, IS_ELSEWHERE };
+
+/* What the book says now. Another book than the one that issued the lease stands in its place where
+ * the runtime directory was changed or removed. */
+static enum standing look_up(const struct held *held, enum reason *reason, enum record_end *end)
 {
     struct provider *provider = held->provider;
-    bool lives = true;
+    enum standing standing = STANDS;
     pthread_mutex_lock(&provider->mutex);
-    if (provider_look(provider) == 0) {
+    if (provider->table && provider_look(provider) == 0) {
         const struct record *record = book_find(provider->book, held->id, held->cell);
-        lives = record && record_is_live(record) && record->state != RECORD_ORPHAN;
+        bool lives = record && record_is_live(record) && record->state != RECORD_ORPHAN;
+        bool elsewhere = !record && provider->book->head.instance != held->id.instance;
+        standing = lives ? STANDS : elsewhere ? IS_ELSEWHERE : IS_LOST;
         *reason = record ? REASON_ENDED : REASON_UNKNOWN_ID;
         *end = record ? (enum record_end)record->end : END_NONE;
     }
     pthread_mutex_unlock(&provider->mutex);
-    return lives;
+    return standing;
+}
+
+/* Taken again in the book that there is now: running work is counted there at once, an intention
+ * has to be admitted like any other. The caller goes on using the id that it knows. */
+static void take_again(struct lease_agent *agent, const struct held *held)
+{
+    struct request request = {.verb = VERB_ACQUIRE,
+                              .flags = REQUEST_FIRST | (held->dispatched ? REQUEST_RUNNING : 0u),
+                              .former = held->id,
+                              .hint = UINT32_MAX,
+                              .units = held->units,
+                              .slot = held->slot,
+                              .ttl_ms = held->ttl_ms,
+                              .asked_ns = host_now_ns(),
+                              .holder = held->holder};
+    if (held->flags & LEASE_MAY_IDLE)
+        request.flags |= REQUEST_MAY_IDLE;
+    struct event event = {.kind = EVENT_REQUEST, .request = &request};
+    struct effects effects;
+    agent_request_id(&request.id);
+    if (provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS) < 0 ||
+        effects.reply.verdict == ANSWER_UNREAD)
+        return; /* tried again at the next look */
+    if (effects.reply.verdict != ANSWER_GRANTED) {
+        report_lost(agent, held->id, REASON_UNKNOWN_ID, END_NONE);
+        return;
+    }
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, held->id);
+    if (entry) {
+        entry->id = effects.reply.lease;
+        entry->cell = effects.reply.cell;
+        entry->renew_ns = next_renewal(entry);
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+    if (entry)
+        return;
+    request.verb = VERB_RELEASE; /* given back meanwhile */
+    request.lease = effects.reply.lease;
+    agent_request_id(&request.id);
+    provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS);
 }
 
 static void renew(struct lease_agent *agent, const struct held *held)
@@ -181,8 +231,11 @@ static void look_after(struct lease_agent *agent, const struct held *held)
 {
     enum reason reason;
     enum record_end end;
-    if (!still_lives(held, &reason, &end))
+    enum standing standing = look_up(held, &reason, &end);
+    if (standing == IS_LOST)
         report_lost(agent, held->id, reason, end);
+    else if (standing == IS_ELSEWHERE)
+        take_again(agent, held);
     else if (renews_itself(held) && host_now_ns() >= held->renew_ns)
         renew(agent, held);
 }
@@ -220,6 +273,9 @@ static void *keep(void *arg)
             continue;
         }
         agent->held_lately = false;
+        pthread_mutex_unlock(&agent->held_mutex);
+        agent_follow(agent);
+        pthread_mutex_lock(&agent->held_mutex);
         for (uint32_t i = 0; i < agent->held_used; i++) {
             struct held held = agent->held[i];
             if (held.id.counter == 0 || held.lost)
@@ -257,7 +313,7 @@ static void fill_event(const struct held *held, struct lease_event *event)
 {
     struct answer answer = {.verdict = ANSWER_GONE, .reason = held->reason, .end = held->end};
     event->kind = LEASE_EVENT_LOST;
-    lease_id_format(held->provider->name, held->id, event->id);
+    lease_id_format(held->provider->name, held->known_as, event->id);
     broker_reason_text(&answer, event->reason, sizeof event->reason);
 }
 

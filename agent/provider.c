@@ -8,9 +8,13 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/probe.h"
 #include "broker/host_clock.h"
 #include "broker/host_epoch.h"
 #include "broker/host_random.h"
+
+static int provider_step_locked(struct provider *provider, const struct event *event,
+                                struct effects *effects, int64_t budget_ms);
 
 /* ---- the list ----------------------------------------------------------------------------------- */
 
@@ -31,6 +35,7 @@ static struct provider *new_provider(struct lease_agent *agent, const char *name
     provider->agent = agent;
     text_copy(provider->name, sizeof provider->name, name);
     pthread_mutex_init(&provider->mutex, NULL);
+    provider->words = &provider->own_words;
     return provider;
 }
 
@@ -88,6 +93,8 @@ void provider_free(struct provider *provider)
 {
     if (host_table_is_open(&provider->host))
         host_table_close(&provider->host);
+    for (uint32_t i = 0; i < provider->retired_count; i++)
+        host_table_unmap(provider->retired[i]);
     pthread_mutex_destroy(&provider->mutex);
     free(provider->memory);
     free(provider->refusals);
@@ -172,6 +179,26 @@ static void warn_of_fallback(struct provider *provider, int error)
              provider->name, provider->agent->directory.path, lease_error_text(error));
 }
 
+/* What is fixed is told to the book once, so that processes to which the provider was not declared
+ * know that nobody can be asked. The caller holds provider->mutex. */
+static void tell_static(struct provider *provider)
+{
+    struct book *book = provider->book;
+    const struct reading *last = &book->sight.reading;
+    if (!provider->has_spec) {
+        book->settings.probed = strcmp(last->engine, engine_name(ENGINE_STATIC)) != 0;
+        return;
+    }
+    if (provider->spec.engine != ENGINE_STATIC || (book->sight.slots_last == provider->spec.slots &&
+                                                   last->slots_total == provider->spec.slots))
+        return;
+    struct reading reading;
+    struct effects effects;
+    struct event event = {.kind = EVENT_READING, .reading = &reading};
+    if (probe_now(&provider->spec, PROBE_QUICK, last, PROBE_MS, host_now_ns, &reading) == 0)
+        provider_step_locked(provider, &event, &effects, LOCK_BUDGET_MS);
+}
+
 /* The caller holds provider->mutex. */
 static int open_locked(struct provider *provider, bool create)
 {
@@ -182,16 +209,20 @@ static int open_locked(struct provider *provider, bool create)
     if (!provider->book)
         return LEASE_ENOMEM;
     blank_book(provider);
+    int error = LEASE_EUNKNOWN;
     if (provider->agent->has_directory) {
-        int error = open_host_tier(provider, create);
-        if (error == 0 || error == LEASE_EUNKNOWN)
-            return error;
-        warn_of_fallback(provider, error);
-        blank_book(provider);
-    } else if (!create) {
-        return LEASE_EUNKNOWN;
+        error = open_host_tier(provider, create);
+        if (error < 0 && error != LEASE_EUNKNOWN) {
+            warn_of_fallback(provider, error);
+            blank_book(provider);
+            error = open_process_tier(provider);
+        }
+    } else if (create) {
+        error = open_process_tier(provider);
     }
-    return open_process_tier(provider);
+    if (error == 0)
+        tell_static(provider);
+    return error;
 }
 
 int provider_open(struct provider *provider)
@@ -243,15 +274,40 @@ struct provider *provider_find(struct lease_agent *agent, const char *name, int 
 
 /* ---- the way of every change ------------------------------------------------------------------------ */
 
-/* The directory was removed under us: what was in the book is gone, a new one begins. */
-static int reopen(struct provider *provider)
+/* Threads may sleep on the words of the table that is left: its mapping stays for a while. */
+static void leave_table(struct provider *provider)
 {
-    host_table_close(&provider->host);
+    if (provider->retired_count == RETIRED_MAX) {
+        host_table_unmap(provider->retired[0]);
+        provider->retired_count--;
+        memmove(provider->retired, provider->retired + 1,
+                provider->retired_count * sizeof provider->retired[0]);
+    }
+    struct host_file *file = host_table_detach(&provider->host);
+    if (file)
+        provider->retired[provider->retired_count++] = file;
     provider->table = NULL;
     provider->words = &provider->own_words;
     provider->reach = LEASE_REACH_NONE;
+}
+
+/* The directory was removed under us, or the file spoilt: what was in the book is gone, a new one
+ * begins. */
+static int reopen(struct provider *provider)
+{
+    leave_table(provider);
     int error = agent_find_directory_again(provider->agent);
     return error < 0 ? error : open_locked(provider, true);
+}
+
+void provider_move(struct provider *provider)
+{
+    pthread_mutex_lock(&provider->mutex);
+    if (provider->reach == LEASE_REACH_HOST) {
+        leave_table(provider);
+        open_locked(provider, true);
+    }
+    pthread_mutex_unlock(&provider->mutex);
 }
 
 static int begin(struct provider *provider, int64_t budget_ms)
@@ -264,22 +320,30 @@ static int begin(struct provider *provider, int64_t budget_ms)
     return error < 0 ? error : table_begin(provider->table, provider->book, budget_ms);
 }
 
+/* The caller holds provider->mutex. */
+static int provider_step_locked(struct provider *provider, const struct event *event,
+                                struct effects *effects, int64_t budget_ms)
+{
+    struct event stamped = *event;
+    int error = begin(provider, budget_ms);
+    if (error < 0)
+        return error;
+    stamped.now = host_now_ns();
+    broker_step(&provider->broker, &stamped, effects);
+    bool changed = book_is_dirty(provider->book);
+    if (changed || effects->note_count > 0)
+        table_commit(provider->table, provider->book, effects, stamped.now);
+    table_end(provider->table);
+    if (changed)
+        host_words_announce(provider->words, effects);
+    return 0;
+}
+
 int provider_step(struct provider *provider, const struct event *event, struct effects *effects,
                   int64_t budget_ms)
 {
-    struct event stamped = *event;
     pthread_mutex_lock(&provider->mutex);
-    int error = begin(provider, budget_ms);
-    if (error == 0) {
-        stamped.now = host_now_ns();
-        broker_step(&provider->broker, &stamped, effects);
-        bool changed = book_is_dirty(provider->book);
-        if (changed || effects->note_count > 0)
-            table_commit(provider->table, provider->book, effects, stamped.now);
-        table_end(provider->table);
-        if (changed)
-            host_words_announce(provider->words, effects);
-    }
+    int error = provider_step_locked(provider, event, effects, budget_ms);
     pthread_mutex_unlock(&provider->mutex);
     return error;
 }
@@ -291,43 +355,58 @@ int provider_look(struct provider *provider)
 
 /* ---- the dead ----------------------------------------------------------------------------------------- */
 
-static bool is_dead(const struct record *record, bool thorough)
+static bool is_dead(const struct record *record, enum reap how)
 {
     const struct holder *holder = &record->holder;
-    if (!record_is_live(record) || record->state == RECORD_ORPHAN || !holder->local ||
-        holder->pid == 0 || (record->flags & RECORD_NO_HOLDER))
+    bool looked_at = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED ||
+                     (record->state == RECORD_WAITING && how == REAP_ALL);
+    if (!looked_at || !holder->local || holder->pid == 0 || (record->flags & RECORD_NO_HOLDER))
         return false;
-    if (!thorough)
-        return host_process_glance(holder->pid, holder->pid_space) == HOST_PROCESS_DEAD;
-    return host_process_check(holder->pid, holder->pid_start, holder->pid_space) ==
-           HOST_PROCESS_DEAD;
+    enum host_liveness liveness =
+        how == REAP_ALL ? host_process_check(holder->pid, holder->pid_start, holder->pid_space)
+                        : host_process_glance(holder->pid, holder->pid_space);
+    return liveness == HOST_PROCESS_DEAD;
 }
 
-int provider_reap(struct provider *provider, bool thorough, int64_t budget_ms)
+static uint32_t find_dead(const struct book *book, enum reap how, uint16_t *dead)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < book->live_count; i++)
+        if (is_dead(&book->records[book->live[i]], how))
+            dead[count++] = book->live[i];
+    return count;
+}
+
+/* Looked for without the lock: nobody shall wait for it while we read about processes. Only who is
+ * found is looked at once more, under it. The caller holds provider->mutex. */
+static int reap(struct provider *provider, enum reap how, int64_t budget_ms)
 {
     uint16_t dead[BOOK_CELLS];
     struct event event = {.kind = EVENT_DEAD, .dead = dead};
     struct effects effects;
-    pthread_mutex_lock(&provider->mutex);
+    if (provider_look(provider) == 0 && find_dead(provider->book, how, dead) == 0)
+        return 0;
     int error = begin(provider, budget_ms);
-    if (error < 0) {
-        pthread_mutex_unlock(&provider->mutex);
+    if (error < 0)
         return error;
-    }
-    struct book *book = provider->book;
-    for (uint32_t i = 0; i < book->live_count; i++)
-        if (is_dead(&book->records[book->live[i]], thorough))
-            dead[event.dead_count++] = book->live[i];
+    event.dead_count = find_dead(provider->book, how, dead);
     if (event.dead_count > 0) {
         event.now = host_now_ns();
         broker_step(&provider->broker, &event, &effects);
-        table_commit(provider->table, book, &effects, event.now);
+        table_commit(provider->table, provider->book, &effects, event.now);
     }
     table_end(provider->table);
     if (event.dead_count > 0)
         host_words_announce(provider->words, &effects);
-    pthread_mutex_unlock(&provider->mutex);
     return (int)event.dead_count;
+}
+
+int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms)
+{
+    pthread_mutex_lock(&provider->mutex);
+    int result = reap(provider, how, budget_ms);
+    pthread_mutex_unlock(&provider->mutex);
+    return result;
 }
 
 void provider_lock_text(struct provider *provider, char *text, size_t size)

@@ -146,6 +146,7 @@ static int enter(struct speaker *speaker)
     speaker->beat_fd = host_beat_open(directory->fd, true, directory->file_mode);
     speaker->started_ns = host_now_ns();
     speaker->yields = false;
+    speaker->moves = atomic_load(&speaker->agent->moves);
     write_beat(speaker, speaker->started_ns);
     return 0;
 }
@@ -191,8 +192,10 @@ static void wait_for_work(struct speaker *speaker, ns_t until_ns)
 static void speak(struct speaker *speaker)
 {
     set_state(speaker, SPEAKER_SPEAKING);
-    while (!should_stop(speaker) && !speaker->yields) {
+    while (!should_stop(speaker) && !speaker->yields &&
+           speaker->moves == atomic_load(&speaker->agent->moves)) {
         ns_t now = host_now_ns();
+        agent_follow(speaker->agent);
         if (now >= speaker->beat_ns)
             write_beat(speaker, now);
         if (speaker->service)
@@ -203,7 +206,7 @@ static void speak(struct speaker *speaker)
         wait_for_work(speaker, until < speaker->beat_ns ? until : speaker->beat_ns);
     }
     leave(speaker);
-    speaker->next_try_ns = host_now_ns() + YIELDED_NS;
+    speaker->next_try_ns = host_now_ns() + (speaker->yields ? YIELDED_NS : 0);
 }
 
 /* An embedded agent that found somebody else at it takes over when the kernel drops that lock. */
@@ -212,6 +215,7 @@ static void *run(void *arg)
     struct speaker *speaker = arg;
     bool daemon = speaker->agent->flags & LEASE_OPEN_DAEMON;
     while (!should_stop(speaker)) {
+        agent_follow(speaker->agent);
         ns_t now = host_now_ns();
         if (now >= speaker->next_try_ns) {
             speaker->next_try_ns = now + TRY_NS;
@@ -301,6 +305,15 @@ static int start_once(struct lease_agent *agent)
     return error;
 }
 
+static void request_yield(const char *directory)
+{
+    struct message request, reply;
+    uint64_t id[2] = {host_random_u64(), host_random_u64()};
+    message_request(&request, MESSAGE_YIELD, (const uint8_t *)id);
+    request.kind = MESSAGE_DAEMON;
+    client_ask(directory, &request, &reply, SERVER_TRY_MS);
+}
+
 /* Who sits on the lock: an embedded agent is asked to yield, a daemon stays. */
 static int ask_to_yield(struct lease_agent *agent, char *error, size_t error_size)
 {
@@ -316,21 +329,30 @@ static int ask_to_yield(struct lease_agent *agent, char *error, size_t error_siz
             effective->name, effective->pid, agent->directory.path);
         result = LEASE_EDAEMON;
     } else {
-        struct message request, reply;
-        uint64_t id[2] = {host_random_u64(), host_random_u64()};
-        message_request(&request, MESSAGE_YIELD, (const uint8_t *)id);
-        request.kind = MESSAGE_DAEMON;
         snprintf(error, error_size, "an embedded agent (pid %u) speaks for %s and does not yield",
                  effective->pid, agent->directory.path);
-        client_ask(agent->directory.path, &request, &reply, SERVER_TRY_MS);
+        request_yield(agent->directory.path);
         result = 0; /* whether it does shows when we try again */
     }
     free(effective);
     return result;
 }
 
+/* Embedded agents that speak in other candidates yield too, and follow to where the daemon is. */
+static void ask_the_others(struct lease_agent *agent)
+{
+    struct host_dir_candidate candidates[HOST_DIR_CANDIDATES_MAX];
+    unsigned count = host_dir_candidates(agent->asked[0] ? agent->asked : NULL, candidates);
+    for (unsigned i = 0; i < count; i++)
+        if (candidates[i].alive && candidates[i].speaker_kind == HOST_BEAT_EMBEDDED &&
+            strcmp(candidates[i].path, agent->directory.path) != 0)
+            request_yield(candidates[i].path);
+}
+
 int speaker_start(struct lease_agent *agent, char *error, size_t error_size)
 {
+    if (agent->flags & LEASE_OPEN_DAEMON)
+        ask_the_others(agent);
     int result = start_once(agent);
     bool daemon = agent->flags & LEASE_OPEN_DAEMON;
     for (int i = 0; daemon && result == LEASE_EBUSY && i < SERVER_TRIES; i++) {

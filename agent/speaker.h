@@ -45,7 +45,8 @@ struct speaker {
 
     struct host_lock lock;
     int beat_fd;
-    bool yields; /* a daemon asked for the office */
+    bool yields;    /* a daemon asked for the office */
+    uint32_t moves; /* of the agent, when the office was taken */
     ns_t started_ns, beat_ns, next_try_ns;
     uint8_t id[16]; /* lasting */
     struct http *http;

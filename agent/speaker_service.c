@@ -26,45 +26,42 @@ static void fill_state(const struct speaker *speaker, struct message *reply)
                  speaker->probers[i]->provider->name);
 }
 
-static void answer_yield(struct speaker *speaker, const struct message *request,
-                         struct message *reply)
+static int answer_yield(struct speaker *speaker, const struct message *request,
+                        struct message *reply)
 {
     bool daemon = speaker->agent->flags & LEASE_OPEN_DAEMON;
     if (daemon || request->kind != MESSAGE_DAEMON) {
-        reply->error = LEASE_EDAEMON;
         snprintf(reply->text, sizeof reply->text, "a daemon yields to nobody");
-        return;
+        return LEASE_EDAEMON;
     }
-    speaker->yields = reply->ok = true;
+    speaker->yields = true;
+    return 0;
 }
 
-static void answer_read(struct speaker *speaker, const struct message *request,
-                        struct message *reply)
+static int answer_read(struct speaker *speaker, const struct message *request)
 {
     for (uint32_t i = 0; i < speaker->prober_count; i++) {
         struct provider *provider = speaker->probers[i]->provider;
         if (strcmp(provider->name, request->provider) == 0) {
             host_words_demand(provider->words);
-            reply->ok = true;
-            return;
+            return 0;
         }
     }
-    reply->error = LEASE_EUNKNOWN;
+    return LEASE_EUNKNOWN;
 }
 
-static void answer(void *arg, const struct message *request, struct message *reply)
+static int answer(void *arg, const struct message *request, struct message *reply)
 {
     struct speaker *speaker = arg;
-    fill_sender(speaker, reply);
     switch (request->op) {
     case MESSAGE_HELLO:
     case MESSAGE_STATUS:
+        fill_sender(speaker, reply);
         fill_state(speaker, reply);
-        reply->ok = true;
-        break;
-    case MESSAGE_YIELD: answer_yield(speaker, request, reply); break;
-    case MESSAGE_READ: answer_read(speaker, request, reply); break;
-    default: reply->error = LEASE_EINVAL; break;
+        return 0;
+    case MESSAGE_YIELD: return answer_yield(speaker, request, reply);
+    case MESSAGE_READ: return answer_read(speaker, request);
+    default: return LEASE_EINVAL;
     }
 }
 

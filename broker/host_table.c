@@ -370,12 +370,23 @@ int host_table_open(struct host_table *table, int dir_fd, const char *provider, 
     return 0;
 }
 
+struct host_file *host_table_detach(struct host_table *table)
+{
+    struct host_file *file = table->file;
+    host_lock_close(&table->lock);
+    table->file = NULL;
+    return file;
+}
+
+void host_table_unmap(struct host_file *file)
+{
+    if (file)
+        munmap(file, sizeof *file);
+}
+
 void host_table_close(struct host_table *table)
 {
-    host_lock_close(&table->lock);
-    if (table->file)
-        munmap(table->file, sizeof(struct host_file));
-    table->file = NULL;
+    host_table_unmap(host_table_detach(table));
 }
 
 bool host_table_is_open(const struct host_table *table)

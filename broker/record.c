@@ -86,8 +86,8 @@ bool lease_id_parse(const char *text, char *provider, struct lease_id *id)
 
 static bool is_allowed_in_a_name(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
-           c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '_' || c == '-';
 }
 
 bool name_is_valid(const char *name)
