@@ -125,7 +125,7 @@ void provider_free(struct provider *provider);
 
 /* lock, load, decide, commit, unlock. event->now is filled in here. LEASE_ELOCKED and other errors
  * of the table: nothing was decided. */
-int provider_step(struct provider *provider, const struct event *event, struct effects *effects,
+int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms);
 
 /* Brings the book up to date without the lock. The caller holds provider->mutex. */
@@ -174,9 +174,9 @@ void agent_request_id(struct request_id *id);
 void keeper_stop(struct lease_agent *agent);
 
 /* Looks after a lease from now on; LEASE_EFULL. */
-int keeper_add(struct lease_agent *agent, const struct held *held);
+int keeper_add(struct lease_agent *agent, const struct held *held, ns_t now);
 /* Its lease went over to dispatched. */
-void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms);
+void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, ns_t now);
 /* False where it is not ours. */
 bool keeper_remove(struct lease_agent *agent, struct lease_id id);
 /* The cell where it lies, UINT32_MAX unknown; *id becomes the one that it has now. */

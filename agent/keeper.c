@@ -21,9 +21,9 @@ static uint32_t ttl_of(const struct held *held)
 }
 
 /* A third of the time to live leaves room for two failures. */
-static ns_t next_renewal(const struct held *held)
+static ns_t next_renewal(const struct held *held, ns_t now)
 {
-    return host_now_ns() + (ns_t)ttl_of(held) * NS_PER_MS / 3;
+    return now + (ns_t)ttl_of(held) * NS_PER_MS / 3;
 }
 
 static void *keep(void *arg);
@@ -59,7 +59,7 @@ static struct held *find_free(struct lease_agent *agent)
     return agent->held_used < AGENT_HELD_MAX ? &agent->held[agent->held_used++] : NULL;
 }
 
-int keeper_add(struct lease_agent *agent, const struct held *held)
+int keeper_add(struct lease_agent *agent, const struct held *held, ns_t now)
 {
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find_free(agent);
@@ -67,7 +67,7 @@ int keeper_add(struct lease_agent *agent, const struct held *held)
     if (entry) {
         *entry = *held;
         entry->known_as = held->id;
-        entry->renew_ns = next_renewal(entry);
+        entry->renew_ns = next_renewal(entry, now);
         agent->held_count++;
         agent->held_lately = true;
         if (agent->keeper_sleeps)
@@ -79,7 +79,7 @@ int keeper_add(struct lease_agent *agent, const struct held *held)
     return error;
 }
 
-void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms)
+void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, ns_t now)
 {
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find(agent, id);
@@ -87,7 +87,7 @@ void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t t
         entry->dispatched = true;
         if (ttl_ms)
             entry->ttl_ms = ttl_ms;
-        entry->renew_ns = next_renewal(entry);
+        entry->renew_ns = next_renewal(entry, now);
     }
     pthread_mutex_unlock(&agent->held_mutex);
 }
@@ -187,7 +187,7 @@ static void take_again(struct lease_agent *agent, const struct held *held)
     if (entry) {
         entry->id = effects.reply.lease;
         entry->cell = effects.reply.cell;
-        entry->renew_ns = next_renewal(entry);
+        entry->renew_ns = next_renewal(entry, event.now);
     }
     pthread_mutex_unlock(&agent->held_mutex);
     if (entry)
@@ -217,7 +217,7 @@ static void renew(struct lease_agent *agent, const struct held *held)
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find(agent, held->id);
     if (entry)
-        entry->renew_ns = next_renewal(entry);
+        entry->renew_ns = next_renewal(entry, event.now);
     pthread_mutex_unlock(&agent->held_mutex);
 }
 
