@@ -45,9 +45,7 @@ struct provider {
     struct table *table;
     _Atomic(struct host_words *) words; /* read without the mutex by whoever sleeps on them */
     struct host_table host;
-    struct table_memory *memory; /* of the process tier */
-    struct host_words own_words; /* the same */
-    ns_t reaped_ns;              /* when the dead were last looked for thoroughly */
+    ns_t reaped_ns;                         /* when the dead were last looked for thoroughly */
     struct table_memory *memory;            /* of the process tier */
     struct host_words own_words;            /* the same */
     struct host_file *retired[RETIRED_MAX]; /* of tables that were left: somebody may sleep there */
@@ -98,6 +96,8 @@ struct lease_agent {
     struct held *held;  /* AGENT_HELD_MAX */
     uint32_t held_used; /* entries [0, held_used) were ever used */
     uint32_t held_count;
+    uint32_t held_ever; /* leases that were added so far */
+    bool keeper_sleeps; /* until one is added */
     pthread_t keeper;
     bool keeper_runs;
     _Atomic bool closing;

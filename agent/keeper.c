@@ -53,7 +53,9 @@ int keeper_add(struct lease_agent *agent, const struct held *held)
         *entry = *held;
         entry->known_as = held->id;
         entry->renew_ns = next_renewal(entry);
-        if (agent->held_count++ == 0)
+        agent->held_count++;
+        agent->held_ever++;
+        if (agent->keeper_sleeps)
             pthread_cond_signal(&agent->held_changed);
     }
     pthread_mutex_unlock(&agent->held_mutex);
@@ -234,26 +236,38 @@ static void sleep_ms(struct lease_agent *agent, int64_t ms)
     pthread_cond_timedwait(&agent->held_changed, &agent->held_mutex, &until);
 }
 
+/* The caller holds held_mutex, which is let go in between. */
+static void look_after_all(struct lease_agent *agent)
+{
+    pthread_mutex_unlock(&agent->held_mutex);
+    agent_follow(agent);
+    pthread_mutex_lock(&agent->held_mutex);
+    for (uint32_t i = 0; i < agent->held_used; i++) {
+        struct held held = agent->held[i];
+        if (held.id.counter == 0 || held.lost)
+            continue;
+        pthread_mutex_unlock(&agent->held_mutex);
+        look_after(agent, &held);
+        pthread_mutex_lock(&agent->held_mutex);
+    }
+}
+
+/* Goes to sleep for good only when no lease was taken since its last look: whoever takes and
+ * releases in a hurry must not pay for waking it each time. */
 static void *keep(void *arg)
 {
     struct lease_agent *agent = arg;
+    uint32_t seen = 0;
     pthread_mutex_lock(&agent->held_mutex);
     while (!atomic_load_explicit(&agent->closing, memory_order_relaxed)) {
-        if (agent->held_count == 0) {
+        if (agent->held_count > 0) {
+            look_after_all(agent);
+        } else if (agent->held_ever == seen) {
+            agent->keeper_sleeps = true;
             pthread_cond_wait(&agent->held_changed, &agent->held_mutex);
-            continue;
+            agent->keeper_sleeps = false;
         }
-        pthread_mutex_unlock(&agent->held_mutex);
-        agent_follow(agent);
-        pthread_mutex_lock(&agent->held_mutex);
-        for (uint32_t i = 0; i < agent->held_used; i++) {
-            struct held held = agent->held[i];
-            if (held.id.counter == 0 || held.lost)
-                continue;
-            pthread_mutex_unlock(&agent->held_mutex);
-            look_after(agent, &held);
-            pthread_mutex_lock(&agent->held_mutex);
-        }
+        seen = agent->held_ever;
         if (!atomic_load_explicit(&agent->closing, memory_order_relaxed))
             sleep_ms(agent, LOOK_MS);
     }

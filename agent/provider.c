@@ -369,12 +369,15 @@ static bool is_dead(const struct record *record, bool thorough)
            HOST_PROCESS_DEAD;
 }
 
+/* In passing only those are looked at that may be in the way: a queue can be long. */
 static uint32_t find_dead(const struct book *book, bool thorough, uint16_t *dead)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < book->live_count; i++)
-        if (is_dead(&book->records[book->live[i]], thorough))
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        if ((thorough || record->state != RECORD_WAITING) && is_dead(record, thorough))
             dead[count++] = book->live[i];
+    }
     return count;
 }
 
