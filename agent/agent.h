@@ -45,7 +45,6 @@ struct provider {
     struct table *table;
     _Atomic(struct host_words *) words; /* read without the mutex by whoever sleeps on them */
     struct host_table host;
-    ns_t reaped_ns;                         /* when the dead were last looked for thoroughly */
     struct table_memory *memory;            /* of the process tier */
     struct host_words own_words;            /* the same */
     struct host_file *retired[RETIRED_MAX]; /* of tables that were left: somebody may sleep there */
@@ -132,9 +131,12 @@ int provider_step(struct provider *provider, const struct event *event, struct e
 /* Brings the book up to date without the lock. The caller holds provider->mutex. */
 int provider_look(struct provider *provider);
 
-/* Ends leases of processes of this host that are dead. A few times a second start times are compared
- * and zombies found, too. Returns how many ended, or an error. */
-int provider_reap(struct provider *provider, int64_t budget_ms);
+/* Ends leases of processes of this host that are dead. Returns how many ended, or an error. */
+enum reap {
+    REAP_HOLDERS, /* one kill(pid, 0) for each lease: cheap enough for every refusal */
+    REAP_ALL,     /* waiters too; start times are compared and zombies found */
+};
+int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms);
 
 /* "another process (pid 7) sits on the book of z4": for LEASE_ELOCKED. */
 void provider_lock_text(struct provider *provider, char *text, size_t size);

@@ -76,6 +76,7 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
     r->slot = request->slot_plus_1 - 1;
     r->ttl_ms = request->ttl_ms;
     r->wait_ms = request->wait_ms;
+    asking->reap = request->wait_ms > 0 ? REAP_HOLDERS : REAP_ALL;
     r->asked_ns = r->fresh_ns = host_now_ns();
     if (verb == VERB_ACQUIRE)
         fill_holder(agent, request, &r->holder);
@@ -96,7 +97,7 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
     bool leases = answer->reason == REASON_LEASES || answer->reason == REASON_AHEAD ||
                   answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL;
     bool no = answer->verdict == ANSWER_NO || answer->verdict == ANSWER_WAIT;
-    return no && leases && provider_reap(asking->provider, LOCK_BUDGET_MS) > 0;
+    return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
 
 /* Until there is an answer that no reading is missing for. */
@@ -166,8 +167,9 @@ int asking_wait(struct asking *asking)
         if (error < 0 || answer->verdict != ANSWER_WAIT)
             return error;
         ns_t left = answer->retry_ns - host_now_ns();
-        if (left > 0)
-            host_wait(call, seen, host_words_bit(answer->cell), left);
+        bool slept =
+            left > 0 && host_wait(call, seen, host_words_bit(answer->cell), left) == LEASE_ETIMEOUT;
+        asking->reap = slept ? REAP_ALL : REAP_HOLDERS; /* nobody woke us: is somebody dead? */
         if (interrupted(asking)) {
             asking_give_up(asking, REQUEST_GIVE_UP);
             return LEASE_ECLOSED;

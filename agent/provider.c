@@ -13,8 +13,6 @@
 #include "broker/host_epoch.h"
 #include "broker/host_random.h"
 
-#define REAP_THOROUGHLY_NS (NS_PER_SEC / 4)
-
 static int provider_step_locked(struct provider *provider, const struct event *event,
                                 struct effects *effects, int64_t budget_ms);
 
@@ -357,43 +355,41 @@ int provider_look(struct provider *provider)
 
 /* ---- the dead ----------------------------------------------------------------------------------------- */
 
-static bool is_dead(const struct record *record, bool thorough)
+static bool is_dead(const struct record *record, enum reap how)
 {
     const struct holder *holder = &record->holder;
-    if (!record_is_live(record) || record->state == RECORD_ORPHAN || !holder->local ||
-        holder->pid == 0 || (record->flags & RECORD_NO_HOLDER))
+    bool looked_at = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED ||
+                     (record->state == RECORD_WAITING && how == REAP_ALL);
+    if (!looked_at || !holder->local || holder->pid == 0 || (record->flags & RECORD_NO_HOLDER))
         return false;
-    if (!thorough)
-        return host_process_glance(holder->pid, holder->pid_space) == HOST_PROCESS_DEAD;
-    return host_process_check(holder->pid, holder->pid_start, holder->pid_space) ==
-           HOST_PROCESS_DEAD;
+    enum host_liveness liveness =
+        how == REAP_ALL ? host_process_check(holder->pid, holder->pid_start, holder->pid_space)
+                        : host_process_glance(holder->pid, holder->pid_space);
+    return liveness == HOST_PROCESS_DEAD;
 }
 
-/* In passing only those are looked at that may be in the way: a queue can be long. */
-static uint32_t find_dead(const struct book *book, bool thorough, uint16_t *dead)
+static uint32_t find_dead(const struct book *book, enum reap how, uint16_t *dead)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < book->live_count; i++) {
-        const struct record *record = &book->records[book->live[i]];
-        if ((thorough || record->state != RECORD_WAITING) && is_dead(record, thorough))
+    for (uint32_t i = 0; i < book->live_count; i++)
+        if (is_dead(&book->records[book->live[i]], how))
             dead[count++] = book->live[i];
-    }
     return count;
 }
 
 /* Looked for without the lock: nobody shall wait for it while we read about processes. Only who is
  * found is looked at once more, under it. The caller holds provider->mutex. */
-static int reap(struct provider *provider, bool thorough, int64_t budget_ms)
+static int reap(struct provider *provider, enum reap how, int64_t budget_ms)
 {
     uint16_t dead[BOOK_CELLS];
     struct event event = {.kind = EVENT_DEAD, .dead = dead};
     struct effects effects;
-    if (provider_look(provider) == 0 && find_dead(provider->book, thorough, dead) == 0)
+    if (provider_look(provider) == 0 && find_dead(provider->book, how, dead) == 0)
         return 0;
     int error = begin(provider, budget_ms);
     if (error < 0)
         return error;
-    event.dead_count = find_dead(provider->book, thorough, dead);
+    event.dead_count = find_dead(provider->book, how, dead);
     if (event.dead_count > 0) {
         event.now = host_now_ns();
         broker_step(&provider->broker, &event, &effects);
@@ -405,14 +401,10 @@ static int reap(struct provider *provider, bool thorough, int64_t budget_ms)
     return (int)event.dead_count;
 }
 
-int provider_reap(struct provider *provider, int64_t budget_ms)
+int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms)
 {
     pthread_mutex_lock(&provider->mutex);
-    ns_t now = host_now_ns();
-    bool thorough = provider->reaped_ns == 0 || now - provider->reaped_ns >= REAP_THOROUGHLY_NS;
-    if (thorough)
-        provider->reaped_ns = now;
-    int result = reap(provider, thorough, budget_ms);
+    int result = reap(provider, how, budget_ms);
     pthread_mutex_unlock(&provider->mutex);
     return result;
 }
