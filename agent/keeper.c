@@ -204,6 +204,17 @@ static void renew(struct lease_agent *agent, const struct held *held)
     pthread_mutex_unlock(&agent->held_mutex);
 }
 
+static void release(struct lease_agent *agent, const struct held *held)
+{
+    struct request request = {
+        .verb = VERB_RELEASE, .flags = REQUEST_FIRST, .lease = held->id, .hint = held->cell};
+    struct event event = {.kind = EVENT_REQUEST, .request = &request};
+    struct effects effects;
+    agent_request_id(&request.id);
+    if (provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS) == 0)
+        keeper_remove(agent, held->id);
+}
+
 static bool renews_itself(const struct held *held)
 {
     return !(held->flags & (LEASE_NO_HOLDER | LEASE_NO_RENEW)) &&
@@ -214,6 +225,10 @@ static void look_after(struct lease_agent *agent, const struct held *held)
 {
     enum reason reason;
     enum record_end end;
+    if (held->releasing) {
+        release(agent, held);
+        return;
+    }
     enum standing standing = look_up(held, &reason, &end);
     if (standing == IS_LOST)
         report_lost(agent, held->id, reason, end);
