@@ -180,7 +180,8 @@ int lease_verify(lease_agent_t *agent, const char *id, const struct lease_reques
  * refused, since no work shows for it. */
 int lease_renew(lease_agent_t *agent, const char *id, uint32_t ttl_ms, struct lease *lease);
 
-/* Ends it. 0 also where it had ended already. flags: LEASE_FORCE. */
+/* Ends it. 0 also where it had ended already. LEASE_ELOCKED: another process sits on the book; what
+ * this handle took is given back in the background as soon as it can be. flags: LEASE_FORCE. */
 int lease_release(lease_agent_t *agent, const char *id, unsigned flags);
 
 /* Tries the candidates in the order given: acquire, verify, next. 0: dispatched on one of them.
