@@ -2,8 +2,10 @@
 #include "agent/ipc.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include "broker/error.h"
@@ -52,6 +54,8 @@ static void without_descriptors_it_fails_and_lives(void **state)
 {
     (void)state;
     struct rlimit before, few;
+    char endpoint[64];
+    (void)snprintf(endpoint, sizeof endpoint, "ipc://@leasehold-test-%ld", (long)getpid());
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     for (int spare = 0; spare <= IPC_SPARE_FDS; spare++) {
         void *context = NULL, *socket = NULL;
@@ -59,7 +63,7 @@ static void without_descriptors_it_fails_and_lives(void **state)
         few.rlim_cur = limit_for(spare);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
         int error = ipc_open(ZMQ_ROUTER, &context, &socket);
-        int bound = error == 0 ? zmq_bind(socket, "ipc://@leasehold-test-descriptors") : -1;
+        int bound = error == 0 ? ipc_bind(socket, endpoint) : -1;
         ipc_close(&context, &socket);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
         assert_int_equal(error, spare < IPC_SPARE_FDS ? LEASE_EIO : 0);

@@ -532,7 +532,7 @@ static void a_forked_child_leaves_it_alone(void **state)
 static void a_foreign_peer_is_understood(void **state)
 {
     struct place *place = *state;
-    pid_t peer;
+    pid_t peer = -1;
     int status = 0;
     char python[] = PYTHON, script[] = FOREIGN_PEER;
     char *argv[] = {python, script, place->directory, NULL};
