@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/record.h"
 #include "tools/top_text.h"
 
-#define NS_A_MS      INT64_C(1000000)
 #define LAPSED_MS    2000 /* an ended lease is swept within half a second where somebody sweeps */
 #define MEMORIES_MAX 8192 /* of providers that come and go; further ones are not remembered */
 
@@ -55,7 +55,7 @@ void top_model_free(struct top_model *model)
 
 int64_t top_model_age_ms(const struct top_model *model, int64_t now_ns)
 {
-    return now_ns > model->taken_ns ? (now_ns - model->taken_ns) / NS_A_MS : 0;
+    return now_ns > model->taken_ns ? (now_ns - model->taken_ns) / NS_PER_MS : 0;
 }
 
 bool top_has_lapsed(const struct lease_entry *entry, const struct top_provider *provider)
@@ -105,7 +105,7 @@ static char sample_of(const struct lease_view *view)
 
 static void sample(struct top_memory *memory, const struct lease_view *view, int64_t now_ns)
 {
-    const int64_t step = TOP_HISTORY_MS * NS_A_MS;
+    const int64_t step = TOP_HISTORY_MS * NS_PER_MS;
     if (memory->samples > 0 && now_ns - memory->sampled_ns < step)
         return;
     int64_t missed = memory->samples > 0 ? (now_ns - memory->sampled_ns) / step - 1 : 0;
@@ -134,7 +134,7 @@ static void note_changes(struct top_memory *memory, const struct top_provider *p
         memory->before[i] = provider->counts[i];
     }
     memory->seen = taken;
-    if (provider->standing > TOP_CONFLICT || provider->counts[TOP_UNKNOWN] > 0 ||
+    if (provider->standing >= TOP_CONFLICT || provider->counts[TOP_UNKNOWN] > 0 ||
         provider->standing == TOP_BY_BOOK)
         return;
     memcpy(memory->known, provider->counts, sizeof memory->known);
@@ -143,27 +143,46 @@ static void note_changes(struct top_memory *memory, const struct top_provider *p
 
 /* ---- honesty ---------------------------------------------------------------------------- */
 
-static enum top_standing standing_of(const struct top_model *model, const struct lease_view *view,
-                                     bool remote, int64_t since_lost_ms)
+static enum top_standing told_standing(const struct lease_view *view)
 {
     for (int i = TOP_UNOWNED; i < TOP_STANDINGS; i++)
         if (strcmp(view->state, top_standing_word((enum top_standing)i)) == 0)
             return (enum top_standing)i;
-    /* A reading that somebody else made after the agent was lost is as good as any. What leases
-     * alone decide needs no agent. */
-    bool is_fixed = strcmp(view->engine, "static") == 0;
-    bool is_newer = view->age_ms >= 0 && view->age_ms < since_lost_ms;
-    if (model->agent == TOP_AGENT_LOST && !remote && !is_fixed && !is_newer)
-        return TOP_BY_BOOK;
     return TOP_LIVE;
 }
 
-/* So that JSON and the screen say the same. */
-static void make_unknown(struct lease_view *view)
+/* What the loss of our own agent makes of it. Other hosts are heard of through the agent alone. A
+ * reading that somebody else made after the loss is as good as any, and what leases alone decide
+ * needs no agent. */
+static enum top_standing standing_of(const struct top_model *model, const struct lease_view *view,
+                                     bool remote, int64_t since_lost_ms)
 {
+    enum top_standing told = told_standing(view);
+    bool is_fixed = strcmp(view->engine, "static") == 0;
+    bool is_newer = view->age_ms >= 0 && view->age_ms < since_lost_ms;
+    if (model->agent != TOP_AGENT_LOST || told >= TOP_STALE)
+        return told;
+    if (remote)
+        return TOP_STALE;
+    return is_fixed || is_newer ? told : TOP_BY_BOOK;
+}
+
+/* So that JSON and the screen say the same. Of work without a lease only what the book itself knows
+ * is left. */
+static void make_unknown(const struct lease_fleet *fleet, struct lease_view *view)
+{
+    uint32_t kept = 0;
     view->in_flight = view->queued = view->free = view->available = -1;
     view->strangers = view->ghosts = 0;
     snprintf(view->health, sizeof view->health, "unknown");
+    for (uint32_t i = 0; i < view->lease_count; i++)
+        fleet->leases[view->first_lease + i].idle_ms = -1;
+    for (uint32_t i = 0; i < view->work_count; i++) {
+        const struct lease_work work = fleet->work[view->first_work + i];
+        if (strcmp(work.kind, "orphan") == 0)
+            fleet->work[view->first_work + kept++] = work;
+    }
+    view->work_count = kept;
 }
 
 static void say_was(const struct top_memory *memory, char *text, size_t size)
@@ -189,13 +208,14 @@ static void say_why(struct top_provider *provider)
                    view->health[0] == '\0';
     bool is_told = strcmp(view->signal, "exact") == 0;
     if (provider->standing == TOP_BY_BOOK || provider->standing >= TOP_STALE)
-        snprintf(raw, sizeof raw, "%s", was[0] ? was : "nothing heard");
+        snprintf(raw, sizeof raw, "%s", was[0] ? was : "not heard of since we look");
+    else if (provider->standing == TOP_CONFLICT)
+        snprintf(raw, sizeof raw, "two hosts say that it is theirs");
     else if (!is_well)
         snprintf(raw, sizeof raw, "%s%s%s", view->health, view->detail[0] ? ": " : "",
                  view->detail);
     else if (view->available >= 0 && !is_told)
-        snprintf(raw, sizeof raw, "cannot be read, %lld by leases alone",
-                 (long long)view->available);
+        snprintf(raw, sizeof raw, "%lld by leases alone", (long long)view->available);
     else if (view->in_flight >= 0)
         snprintf(raw, sizeof raw, "work comes or goes");
     else
@@ -220,16 +240,15 @@ static void count_leases(struct top_provider *provider, const struct lease_fleet
     for (uint32_t i = 0; i < view->lease_count; i++) {
         const struct lease_entry *entry = &fleet->leases[view->first_lease + i];
         enum top_state state = strcmp(entry->state, "held") == 0 ? TOP_LEASED : TOP_DISPATCHED;
-        if (entry->idle_ms >= 0 && state == TOP_DISPATCHED && provider->standing < TOP_STALE)
+        if (entry->idle_ms >= 0 && state == TOP_DISPATCHED)
             state = TOP_GHOST;
         counts[top_has_lapsed(entry, provider) ? TOP_UNKNOWN : state] += clamp_units(entry->units);
     }
     for (uint32_t i = 0; i < view->work_count && provider->standing < TOP_STALE; i++) {
         const struct lease_work *work = &fleet->work[view->first_work + i];
-        bool by_reading = strcmp(work->kind, "stranger") == 0;
         if (strcmp(work->kind, "orphan") == 0)
             counts[TOP_ORPHAN] += clamp_units(work->units);
-        else if (by_reading && provider->standing != TOP_BY_BOOK)
+        else if (strcmp(work->kind, "stranger") == 0)
             counts[TOP_STRANGER] += clamp_units(work->units);
     }
 }
@@ -249,7 +268,7 @@ static void count_rest(struct top_provider *provider)
         taken += provider->counts[i];
     int64_t slots = view->slots_total >= 0 ? clamp_units(view->slots_total) : taken + 1;
     int64_t rest = slots > taken ? slots - taken : 0, free_units = 0;
-    if (view->in_flight >= 0 && view->available >= 0 && provider->standing < TOP_STALE)
+    if (view->in_flight >= 0 && view->available >= 0 && provider->standing < TOP_CONFLICT)
         free_units = smaller(rest, smaller(view->free, view->available + view->waiting));
     if (free_units < 0)
         free_units = 0;
@@ -281,16 +300,48 @@ static void name_it(struct top_provider *provider)
     top_text_clean(provider->name, sizeof provider->name, raw);
 }
 
+static void mend(char *text, size_t size)
+{
+    char copy[LEASE_URL_SIZE];
+    snprintf(copy, sizeof copy, "%.*s", (int)size - 1, text);
+    text_copy(text, size, copy);
+}
+
+/* Of any origin: JSON takes only UTF-8, and what it prints may reach a terminal. */
+static void mend_texts(const struct lease_fleet *fleet, struct lease_view *view)
+{
+    mend(view->provider, sizeof view->provider);
+    mend(view->owner, sizeof view->owner);
+    mend(view->url, sizeof view->url);
+    mend(view->group, sizeof view->group);
+    mend(view->engine, sizeof view->engine);
+    mend(view->detail, sizeof view->detail);
+    for (uint32_t i = 0; i < view->model_count; i++)
+        mend(view->models[i].name, sizeof view->models[i].name);
+    for (uint32_t i = 0; i < view->lease_count; i++) {
+        struct lease_entry *entry = &fleet->leases[view->first_lease + i];
+        mend(entry->id, sizeof entry->id);
+        mend(entry->host, sizeof entry->host);
+        mend(entry->label, sizeof entry->label);
+    }
+    for (uint32_t i = 0; i < view->work_count; i++) {
+        struct lease_work *work = &fleet->work[view->first_work + i];
+        mend(work->was_host, sizeof work->was_host);
+        mend(work->was_label, sizeof work->was_label);
+    }
+}
+
 static void take_provider(struct top_model *model, struct lease_view *view, int64_t now_ns)
 {
+    mend_texts(model->fleet, view);
     struct top_memory *memory = remember(model, view);
     struct top_provider *provider = &model->providers[model->provider_count++];
     *provider = (struct top_provider){.view = view, .memory = memory};
     provider->remote = view->owner[0] && strcmp(view->owner, model->fleet->view_from) != 0;
-    int64_t since_lost_ms = model->lost_ns ? (now_ns - model->lost_ns) / NS_A_MS : 0;
+    int64_t since_lost_ms = model->lost_ns ? (now_ns - model->lost_ns) / NS_PER_MS : 0;
     provider->standing = standing_of(model, view, provider->remote, since_lost_ms);
     if (provider->standing == TOP_BY_BOOK || provider->standing >= TOP_STALE)
-        make_unknown(view);
+        make_unknown(model->fleet, view);
     count_leases(provider, model->fleet);
     count_rest(provider);
     name_it(provider);

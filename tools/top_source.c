@@ -17,7 +17,7 @@
 #include "tools/lease_cli.h"
 
 #define SPACING_NS (NS_PER_SEC / 5) /* between two looks, however much changes */
-#define BEAT_NS    NS_PER_SEC       /* between two looks at the agent's beat */
+#define BEAT_NS    (NS_PER_SEC / 5) /* between two looks at the agent's beat */
 
 struct top_source {
     struct cli cli; /* configuration and agent */
@@ -111,7 +111,10 @@ static void look_at_beat(const struct lease_agent *agent, struct top_snapshot *s
         return;
     int64_t now_ns = host_now_ns();
     if (host_beat_read(fd, &beat) == 0 && beat.pid != 0) {
-        snapshot->beats = host_beat_alive(&beat, now_ns);
+        /* the beat of a process that nobody has waited for looks alive for a while */
+        snapshot->beats =
+            host_beat_alive(&beat, now_ns) &&
+            host_process_check(beat.pid, beat.pid_start, beat.pidns) != HOST_PROCESS_DEAD;
         snapshot->agent_pid = beat.pid;
         snapshot->silent_ms = now_ns > beat.beat_ns ? (now_ns - beat.beat_ns) / NS_PER_MS : 0;
     }

@@ -48,6 +48,18 @@ void top_grid_line(const struct top_grid *grid, int y, char *text)
     *text = '\0';
 }
 
+/* What is written over half of a wide character takes the other half away. */
+static void set_cells(struct top_cell *line, int width, int x, int columns, struct top_cell cell)
+{
+    if (x > 0 && line[x].character == 0)
+        line[x - 1].character = ' ';
+    if (x + columns < width && line[x + columns].character == 0)
+        line[x + columns].character = ' ';
+    line[x] = cell;
+    if (columns == 2)
+        line[x + 1] = (struct top_cell){0, cell.style};
+}
+
 int top_put(struct top_grid *grid, int y, int x, int end, uint8_t style, const char *text)
 {
     int border = grid->width > 1 ? grid->width - 1 : grid->width;
@@ -60,9 +72,7 @@ int top_put(struct top_grid *grid, int y, int x, int end, uint8_t style, const c
         int columns = top_text_columns(c);
         if (x + columns > end)
             break;
-        line[x] = (struct top_cell){c, style};
-        if (columns == 2)
-            line[x + 1] = (struct top_cell){0, style};
+        set_cells(line, grid->width, x, columns, (struct top_cell){c, style});
         x += columns;
     }
     return x;

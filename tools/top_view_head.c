@@ -127,30 +127,51 @@ void top_counts_text(const struct top_totals *totals, char *text, size_t size)
                                  totals->counts[shown_order[i]], top_state_glyph(shown_order[i]));
 }
 
-static void draw_providers(const struct top_scene *scene, struct top_grid *grid, int y)
+/* The first of those that stand so, by name, and how long nothing was heard of it. */
+static int put_first(const struct top_scene *scene, struct top_grid *grid, int y, int x,
+                     enum top_standing standing)
 {
     const struct top_model *model = scene->model;
-    const struct top_totals *totals = &model->totals;
-    int end = grid->width,
-        x = top_putf(grid, y, 0, end, TOP_PLAIN, "providers %u :", totals->providers);
-    for (int i = 0; i < TOP_STANDINGS; i++) {
-        if (totals->standing[i] == 0)
+    char heard[TOP_SPAN_SIZE];
+    uint32_t i = 0;
+    while (model->providers[i].standing != standing)
+        i++;
+    const struct top_provider *first = &model->providers[i];
+    top_text_span(heard, first->view->heard_ms + top_model_age_ms(model, scene->now_ns));
+    bool silent = standing >= TOP_STALE;
+    return top_putf(grid, y, x, grid->width, TOP_DOUBT, "(%s%s%s%s) ", first->name,
+                    model->totals.standing[standing] > 1 ? "..." : "", silent ? ", silent " : "",
+                    silent ? heard : "");
+}
+
+static void draw_providers(const struct top_scene *scene, struct top_grid *grid, int y)
+{
+    static const enum top_standing order[] = {TOP_LIVE,     TOP_BY_BOOK, TOP_LOST,
+                                              TOP_CONFLICT, TOP_STALE,   TOP_UNOWNED};
+    const struct top_totals *totals = &scene->model->totals;
+    int end = grid->width;
+    int x = top_putf(grid, y, 0, end, TOP_PLAIN, "providers %u :", totals->providers);
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        if (totals->standing[order[i]] == 0)
             continue;
-        x = top_putf(grid, y, x, end, i == TOP_LIVE ? TOP_PLAIN : TOP_DOUBT, " %u %s ",
-                     totals->standing[i], top_standing_word((enum top_standing)i));
-        const struct top_provider *first = NULL;
-        for (uint32_t k = 0; k < model->provider_count && !first && i > TOP_BY_BOOK; k++)
-            if ((int)model->providers[k].standing == i)
-                first = &model->providers[k];
-        if (!first)
-            continue;
-        char heard[TOP_SPAN_SIZE];
-        top_text_span(heard, first->view->heard_ms + top_model_age_ms(model, scene->now_ns));
-        x = top_putf(grid, y, x, end, TOP_DOUBT, "(%s%s, heard %s ago) ", first->name,
-                     totals->standing[i] > 1 ? " ..." : "", heard);
+        x = top_putf(grid, y, x, end, order[i] == TOP_LIVE ? TOP_PLAIN : TOP_DOUBT, " %u %s ",
+                     totals->standing[order[i]], top_standing_word(order[i]));
+        if (order[i] > TOP_BY_BOOK)
+            x = put_first(scene, grid, y, x, order[i]);
     }
-    if (model->agent == TOP_AGENT_LOST)
+    if (scene->model->agent == TOP_AGENT_LOST)
         top_put(grid, y, x, end, TOP_ALARM, " leases stand by the book, the rest is unknown");
+}
+
+static int words_width(const struct top_totals *totals)
+{
+    char text[256];
+    int width = 0;
+    for (int i = 0; i < TOP_STATES; i++)
+        if (is_shown(totals, (enum top_state)i))
+            width += snprintf(text, sizeof text, " %u %c %s ", totals->counts[i], '.',
+                              top_state_word((enum top_state)i));
+    return width;
 }
 
 static void draw_slots(const struct top_scene *scene, struct top_grid *grid, int y)
@@ -160,11 +181,12 @@ static void draw_slots(const struct top_scene *scene, struct top_grid *grid, int
     const struct top_totals *totals = &scene->model->totals;
     int end = grid->width, x = top_putf(grid, y, 0, end, TOP_PLAIN, "slots %u :", totals->slots);
     char text[128];
-    if (end < 76) { /* words would be cut: glyphs say the same */
+    bool in_words = x + words_width(totals) <= end;
+    if (!in_words) { /* they would be cut: glyphs say the same */
         top_counts_text(totals, text, sizeof text);
         x = top_putf(grid, y, x, end, TOP_BOLD, " %s", text);
     }
-    for (int i = 0; i < TOP_STATES && end >= 76; i++) {
+    for (int i = 0; i < TOP_STATES && in_words; i++) {
         enum top_state state = shown_order[i];
         if (is_shown(totals, state))
             x = top_putf(grid, y, x, end, totals->counts[state] ? styles[state] : TOP_PLAIN,

@@ -133,7 +133,7 @@ static void draw_row(struct top_grid *grid, int y, const int *widths, const stru
         if (widths[i] < 0)
             continue;
         say_cell(row, (enum column)i, text, sizeof text);
-        if (i == COLUMN_STATE) /* a word is known by its beginning */
+        if (i == COLUMN_STATE || (i == COLUMN_HOLDER && !row->lease)) /* known by its beginning */
             snprintf(cut, sizeof cut, "%s", text);
         else
             top_text_cut(cut, sizeof cut, text, widths[i]);
@@ -202,39 +202,59 @@ static void draw_rows(const struct top_scene *scene, struct top_grid *grid, int 
 
 /* ---- one row a provider ----------------------------------------------------------------- */
 
+static int name_width(const struct top_grid *grid)
+{
+    return grid->width < 58 ? 10 : grid->width < 100 ? 14 : 28;
+}
+
+/* The newest samples that there is room for. */
+static void draw_history(struct top_grid *grid, int y, int x, const struct top_memory *memory)
+{
+    int length = memory ? (int)strlen(memory->history) : 0, room = grid->width - 1 - x;
+    if (memory && room > 0)
+        top_put(grid, y, x, grid->width, TOP_BOLD,
+                memory->history + (length > room ? length - room : 0));
+}
+
 static void draw_provider(struct top_grid *grid, int y, const struct top_provider *provider,
                           int64_t older_ms)
 {
     const struct lease_view *view = provider->view;
     const struct top_row row = {.provider = provider,
                                 .age_ms = view->age_ms < 0 ? -1 : view->age_ms + older_ms};
-    int end = grid->width, name_width = end < 58 ? 10 : end < 100 ? 16 : 28;
     char name[TOP_PROVIDER_SIZE], read[32], units[TOP_UNITS_MAX + 1], strip[64];
     const uint32_t *counts = provider->counts;
     uint8_t style = counts[TOP_STRANGER] ? TOP_ALARM : counts[TOP_UNKNOWN] ? TOP_DOUBT : TOP_PLAIN;
-    top_text_cut(name, sizeof name, provider->name, name_width);
+    int end = grid->width;
+    top_text_cut(name, sizeof name, provider->name, name_width(grid));
     say_read(&row, read, sizeof read);
     top_strip(provider, units, sizeof units);
     top_text_cut(strip, sizeof strip, units, 12);
     top_put(grid, y, 1, end, style, name);
-    int x = top_putf(grid, y, name_width + 2, end, style, "%4u %4u %4u %4u %4u %4u ",
-                     provider->slots, counts[TOP_FREE], counts[TOP_LEASED],
+    int x = name_width(grid) + 2;
+    x = top_putf(grid, y, x, end, style, "%4u %4u ", provider->slots, counts[TOP_FREE]);
+    if (end >= 100) /* the strip tells them too */
+        x = top_putf(grid, y, x, end, style, "%4u %4u %4u %4u ", counts[TOP_LEASED],
                      counts[TOP_DISPATCHED] + counts[TOP_GHOST] + counts[TOP_ORPHAN],
                      counts[TOP_STRANGER], counts[TOP_UNKNOWN]);
-    top_put(grid, y, x, end, style, read);
-    top_put(grid, y, x + 13, end, style, strip);
-    top_putf(grid, y, x + 26, end, TOP_PLAIN, "%s",
-             provider->memory ? provider->memory->history : "");
+    top_put(grid, y, x, end, style, strip);
+    if (end >= 58)
+        top_put(grid, y, x + 13, end, style, read);
+    draw_history(grid, y, x + (end >= 58 ? 26 : 13), provider->memory);
 }
 
 static void draw_by_provider(const struct top_scene *scene, struct top_grid *grid, int y, int end)
 {
     const struct top_model *model = scene->model;
-    int name_width = grid->width < 58 ? 10 : grid->width < 100 ? 16 : 28;
-    top_put(grid, y, 1, grid->width, TOP_BOLD, "PROVIDER");
-    top_putf(grid, y++, name_width + 2, grid->width, TOP_BOLD,
-             "%4s %4s %4s %4s %4s %4s %-12s %-12s %s", "SLOT", "FREE", "LEAS", "DISP", "STRA",
-             "UNKN", "READ", "NOW", "LAST MINUTES");
+    int x = name_width(grid) + 2, width = grid->width;
+    top_put(grid, y, 1, width, TOP_BOLD, "PROVIDER");
+    x = top_put(grid, y, x, width, TOP_BOLD, "SLOT FREE ");
+    if (width >= 100)
+        x = top_put(grid, y, x, width, TOP_BOLD, "LEAS DISP STRA UNKN ");
+    x = top_put(grid, y, x, width, TOP_BOLD, "NOW          ");
+    if (width >= 58)
+        x = top_put(grid, y, x, width, TOP_BOLD, "READ         ");
+    top_put(grid, y++, x, width, TOP_BOLD, "LAST MINUTES");
     scroll(scene->ui, model->provider_count, end > y ? (uint32_t)(end - y) : 0);
     if (model->provider_count == 0 && y < end)
         draw_empty(scene, grid, y);
