@@ -190,6 +190,11 @@ int lease_place(lease_agent_t *agent, const char *const *providers, size_t count
                 const struct lease_request *request, struct lease *lease,
                 struct lease_verdict *verdict);
 
+/* Makes every call of this handle that waits now come back soon with LEASE_ECLOSED, its place in
+ * the queue given up. Async-signal-safe: for a handler in the thread that waits, whose sleep a
+ * signal ends; other threads notice within a second. */
+void lease_interrupt(lease_agent_t *agent);
+
 /* ---- hearing ---------------------------------------------------------------------------- */
 
 enum lease_event_kind {

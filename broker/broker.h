@@ -92,6 +92,9 @@ struct answer {
     uint32_t cell; /* where its record lies: a hint, and what a waiter watches */
     uint64_t token;
     uint64_t place;
+    uint32_t units;
+    int32_t slot;
+    enum record_state state;
     ns_t end_ns;   /* when the lease, or the wait, ends */
     ns_t retry_ns; /* with WAIT and UNREAD */
     uint32_t waited_ms;
@@ -185,6 +188,9 @@ ns_t broker_deadline(const struct broker *broker);
 void broker_reason_text(const struct answer *answer, char *text, size_t size);
 
 const char *note_name(enum note_kind kind);
+
+/* One word or two for the log. */
+const char *reason_name(enum reason reason);
 
 /* Candidates that are equals: one of those with the most available, at random by `entropy`;
  * unknown (-1) counts as less than 1 and more than 0. Returns its index, or -1 where count is 0. */

@@ -163,3 +163,11 @@ uint64_t host_boot_hash(const uint8_t boot_id[16])
     }
     return any == 0 ? 0 : hash | 1;
 }
+
+uint64_t host_process_start(uint32_t pid)
+{
+    char path[32];
+    struct stat_line line;
+    (void)snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    return read_stat(path, &line) ? line.start : 0;
+}

@@ -33,11 +33,15 @@ void host_process_self(struct host_process *self);
 
 /* The full check: existence, zombies (dead, though their pid still answers), reuse of the pid.
  * start 0: do not compare start times. pidns 0: assume our own namespace. Two system calls and a
- * read of /proc, about 5 us: for the speaker's tick. */
+ * read of /proc, about 7 us: for the speaker's tick. */
 enum host_liveness host_process_check(uint32_t pid, uint64_t start, uint64_t pidns);
 
-/* The cheap check, one kill(pid, 0): for admission. A zombie or a reused pid passes as alive. */
+/* The cheap check, one kill(pid, 0), about 0.4 us: for admission. A zombie or a reused pid passes
+ * as alive. */
 enum host_liveness host_process_glance(uint32_t pid, uint64_t pidns);
+
+/* The start time of a process of our own pid namespace; 0: not to be had. */
+uint64_t host_process_start(uint32_t pid);
 
 /* 64 bits that stand for a boot id; 0 only for one that is not known. */
 uint64_t host_boot_hash(const uint8_t boot_id[16]);

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "broker/host_table.h"
 
 #include <assert.h>
@@ -369,17 +370,33 @@ int host_table_open(struct host_table *table, int dir_fd, const char *provider, 
     return 0;
 }
 
+struct host_file *host_table_detach(struct host_table *table)
+{
+    struct host_file *file = table->file;
+    host_lock_close(&table->lock);
+    table->file = NULL;
+    return file;
+}
+
+void host_table_unmap(struct host_file *file)
+{
+    if (file)
+        munmap(file, sizeof *file);
+}
+
 void host_table_close(struct host_table *table)
 {
-    host_lock_close(&table->lock);
-    if (table->file)
-        munmap(table->file, sizeof(struct host_file));
-    table->file = NULL;
+    host_table_unmap(host_table_detach(table));
 }
 
 bool host_table_is_open(const struct host_table *table)
 {
     return table->file != NULL;
+}
+
+uint64_t host_table_version(const struct host_table *table)
+{
+    return atomic_load_explicit(&table->file->header.writes, memory_order_relaxed);
 }
 
 struct host_words *host_table_words(struct host_table *table)
@@ -391,13 +408,5 @@ uint32_t host_table_log(const struct host_table *table, uint64_t after, struct l
 {
     const struct host_file *file = table->file;
     uint64_t last = atomic_load_explicit(&file->header.log_seq, memory_order_acquire);
-    uint64_t first = last >= LOG_ENTRIES ? last - LOG_ENTRIES + 1 : 1;
-    uint32_t count = 0;
-    for (uint64_t seq = first > after ? first : after + 1; seq <= last && count < LOG_ENTRIES;
-         seq++) {
-        entries[count] = file->log[seq % LOG_ENTRIES];
-        if (log_entry_is_valid(&entries[count]) && entries[count].seq == seq)
-            count++;
-    }
-    return count;
+    return log_copy(file->log, last, after, entries);
 }

@@ -43,7 +43,15 @@ int host_table_open(struct host_table *table, int dir_fd, const char *provider, 
 
 void host_table_close(struct host_table *table);
 
+/* As close, but what is mapped stays, for threads that may still look at its words: the caller's to
+ * give to host_table_unmap. NULL where the table was closed. */
+struct host_file *host_table_detach(struct host_table *table);
+void host_table_unmap(struct host_file *file);
+
 bool host_table_is_open(const struct host_table *table);
+
+/* Grows with every commit, by whatever process. */
+uint64_t host_table_version(const struct host_table *table);
 
 /* The live words; borrowed as long as the table is open. */
 struct host_words *host_table_words(struct host_table *table);

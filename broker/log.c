@@ -43,3 +43,17 @@ bool log_entry_is_valid(const struct log_entry *entry)
            memchr(entry->host, 0, sizeof entry->host) &&
            memchr(entry->label, 0, sizeof entry->label);
 }
+
+uint32_t log_copy(const struct log_entry *ring, uint64_t last, uint64_t after,
+                  struct log_entry *entries)
+{
+    uint64_t first = last >= LOG_ENTRIES ? last - LOG_ENTRIES + 1 : 1;
+    uint32_t count = 0;
+    for (uint64_t seq = first > after ? first : after + 1; seq <= last && count < LOG_ENTRIES;
+         seq++) {
+        entries[count] = ring[seq % LOG_ENTRIES];
+        if (log_entry_is_valid(&entries[count]) && entries[count].seq == seq)
+            count++;
+    }
+    return count;
+}

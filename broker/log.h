@@ -29,6 +29,10 @@ _Static_assert(sizeof(struct log_entry) == 8 * 5 + 4 * 4 + LOG_HOST_SIZE + LOG_L
 void log_entry_fill(struct log_entry *entry, const struct note *note, uint64_t seq, ns_t at);
 bool log_entry_is_valid(const struct log_entry *entry);
 
+/* Copies the whole entries of a ring with seq > after, oldest first; `last` is the newest seq. */
+uint32_t log_copy(const struct log_entry *ring, uint64_t last, uint64_t after,
+                  struct log_entry *entries);
+
 /* The checksum of the project: 64 bits over words, fast, not against malice. size is a multiple
  * of 8. */
 uint64_t words_check(const void *data, size_t size);

@@ -118,3 +118,29 @@ const char *note_name(enum note_kind kind)
     };
     return (unsigned)kind < NOTE_KINDS ? names[kind] : "unknown";
 }
+
+const char *reason_name(enum reason reason)
+{
+    static const char *const names[] = {
+        [REASON_NONE] = "",
+        [REASON_WAKES] = "wakes the server",
+        [REASON_LOADS] = "loads the model",
+        [REASON_LEASES] = "leases",
+        [REASON_AHEAD] = "ahead",
+        [REASON_STRANGERS] = "strangers",
+        [REASON_QUEUE] = "server's queue",
+        [REASON_SLOT] = "slot taken",
+        [REASON_HEALTH] = "health",
+        [REASON_UNITS] = "units",
+        [REASON_SLOT_RANGE] = "slot range",
+        [REASON_TTL] = "time to live",
+        [REASON_BOOK_FULL] = "book full",
+        [REASON_QUEUE_FULL] = "queue full",
+        [REASON_PAUSE] = "pause",
+        [REASON_GHOST] = "ghost",
+        [REASON_ENDED] = "ended",
+        [REASON_UNKNOWN_ID] = "unknown id",
+        [REASON_WAIT_OVER] = "wait over",
+    };
+    return (unsigned)reason < sizeof names / sizeof names[0] ? names[reason] : "unknown";
+}

@@ -27,6 +27,9 @@ static struct answer *reply_of(struct step *step, enum verdict verdict, enum rea
     answer->cell = book_index(step->book, record);
     answer->token = record->token;
     answer->place = record->place;
+    answer->units = record->units;
+    answer->slot = record->slot;
+    answer->state = (enum record_state)record->state;
     answer->end_ns = record->deadline_ns;
     answer->end = (enum record_end)record->end;
     return answer;

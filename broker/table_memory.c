@@ -35,3 +35,9 @@ void table_memory_init(struct table_memory *memory)
     static const struct table_ops ops = {begin, commit, end, look};
     *memory = (struct table_memory){.table = {&ops}};
 }
+
+uint32_t table_memory_log(const struct table_memory *memory, uint64_t after,
+                          struct log_entry *entries)
+{
+    return log_copy(memory->log, memory->log_seq, after, entries);
+}

@@ -14,4 +14,8 @@ struct table_memory {
 /* The book itself is the memory: begin and end keep nobody out, the caller does. */
 void table_memory_init(struct table_memory *memory);
 
+/* As host_table_log. */
+uint32_t table_memory_log(const struct table_memory *memory, uint64_t after,
+                          struct log_entry *entries);
+
 #endif

@@ -1,0 +1,191 @@
+/* The agent as the rooms of this folder see it. Internal; programs see lease.h.
+ *
+ * Locks, in the order in which they may be taken: agent->providers_mutex (the list grows, never
+ * shrinks), provider->mutex (its book and table), agent->directory_mutex, agent->held_mutex (our
+ * own leases). None is held
+ * while anything is awaited, but for the book's file lock under provider->mutex, within its budget.
+ */
+#ifndef AGENT_AGENT_H
+#define AGENT_AGENT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "agent/effective.h"
+#include "agent/lease.h"
+#include "agent/spec.h"
+#include "broker/host_dir.h"
+#include "broker/host_process.h"
+#include "broker/host_table.h"
+#include "broker/table_memory.h"
+
+#define AGENT_HELD_MAX  4096 /* leases of one handle that are looked after; more are LEASE_EFULL */
+#define LOCK_BUDGET_MS  20
+#define TIMEOUT_MS      1500
+#define PROBE_BUDGET_MS PROBE_MS
+#define RETIRED_MAX     16 /* the mapping that was left first makes room */
+#define AGENT_TEXT_SIZE 384
+
+struct lease_agent;
+
+/* A provider that this agent knows, with its book. */
+struct provider {
+    struct lease_agent *agent;
+    char name[NAME_SIZE];
+    struct provider_spec spec;           /* of no engine where has_spec is false */
+    char spec_text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC as it was declared */
+    bool has_spec;
+    bool owned; /* this host speaks for it */
+
+    pthread_mutex_t mutex; /* guards what follows */
+    struct book *book;
+    struct broker broker;
+    struct refusals *refusals; /* NULL but for a speaker */
+    enum lease_reach reach;    /* of the table in use; NONE: no book yet */
+    struct table *table;
+    _Atomic(struct host_words *) words; /* read without the mutex by whoever sleeps on them */
+    struct host_table host;
+    struct table_memory *memory;            /* of the process tier */
+    struct host_words own_words;            /* the same */
+    struct host_file *retired[RETIRED_MAX]; /* of tables that were left: somebody may sleep there */
+    uint32_t retired_count;
+    char warning[AGENT_TEXT_SIZE];
+};
+
+/* A lease of ours, looked after by the keeper. */
+struct held {
+    struct lease_id id;       /* counter 0: this entry is free */
+    struct lease_id known_as; /* how the caller knows it: another one where the book was changed */
+    struct provider *provider;
+    struct holder holder;
+    uint32_t cell;
+    uint32_t units;
+    int32_t slot;
+    uint32_t ttl_ms; /* as asked, 0 the default */
+    uint32_t flags;  /* enum lease_request_flags */
+    ns_t renew_ns;   /* when to renew it next */
+    bool dispatched;
+    bool lost; /* an event waits for lease_event_next */
+    enum reason reason;
+    enum record_end end;
+};
+
+struct speaker;
+
+struct lease_agent {
+    uint32_t generation; /* of host_fork at the opening */
+    unsigned flags;      /* enum lease_open_flags */
+    struct host_process self;
+    char host[NAME_SIZE];
+    char label[LABEL_SIZE];
+    char warning[AGENT_TEXT_SIZE];
+    pthread_mutex_t directory_mutex; /* while it is found again after it vanished */
+    struct host_dir directory;
+    bool has_directory;
+    char asked[HOST_DIR_PATH_MAX + 1]; /* the directory that was asked for, "" none */
+    _Atomic int64_t follow_ns;         /* when to look at the choice next */
+    _Atomic uint32_t moves;            /* grows whenever another directory is used */
+
+    pthread_mutex_t providers_mutex;
+    struct provider *providers[PROVIDERS_MAX];
+    _Atomic uint32_t provider_count;
+
+    pthread_mutex_t held_mutex;
+    pthread_cond_t held_changed;
+    struct held *held;  /* AGENT_HELD_MAX */
+    uint32_t held_used; /* entries [0, held_used) were ever used */
+    uint32_t held_count;
+    pthread_t keeper;
+    bool keeper_runs;
+    _Atomic bool closing;
+    _Atomic uint32_t interrupts; /* grows with lease_interrupt */
+    int event_fd;
+
+    struct speaker *speaker; /* NULL: this agent does not speak for the host */
+};
+
+/* provider.c */
+
+/* The provider of this name with its book open, or NULL and *error: LEASE_EUNKNOWN, LEASE_EINVAL,
+ * LEASE_EFULL, LEASE_ENOMEM. A book that cannot be opened in the runtime directory falls back to
+ * the process tier, with provider->warning. */
+struct provider *provider_find(struct lease_agent *agent, const char *name, int *error);
+
+/* Adds a declared one, NAME=SPEC, without opening its book; why (SPEC_ERROR_SIZE bytes) says what is
+ * wrong with it. LEASE_EINVAL, LEASE_EFULL, LEASE_ENOMEM. A second declaration of the same name
+ * replaces the first while no book is open; with only_new it changes nothing. */
+int provider_declare(struct lease_agent *agent, const char *text, bool only_new, char *why);
+
+/* Opens a declared one's book where it is not open yet; creates it in the host tier. */
+int provider_open(struct provider *provider);
+
+void provider_free(struct provider *provider);
+
+/* lock, load, decide, commit, unlock. event->now is filled in here. LEASE_ELOCKED and other errors
+ * of the table: nothing was decided. */
+int provider_step(struct provider *provider, const struct event *event, struct effects *effects,
+                  int64_t budget_ms);
+
+/* Brings the book up to date without the lock. The caller holds provider->mutex. */
+int provider_look(struct provider *provider);
+
+/* Ends leases of processes of this host that are dead. Returns how many ended, or an error. */
+enum reap {
+    REAP_HOLDERS, /* one kill(pid, 0) for each lease: cheap enough for every refusal */
+    REAP_ALL,     /* waiters too; start times are compared and zombies found */
+};
+int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms);
+
+/* "another process (pid 7) sits on the book of z4": for LEASE_ELOCKED. */
+void provider_lock_text(struct provider *provider, char *text, size_t size);
+
+/* Leaves the book for the one of the same name in the agent's directory. */
+void provider_move(struct provider *provider);
+
+/* Where clients reach the server, "" unknown. */
+const char *provider_url(const struct provider *provider);
+
+/* reader.c */
+
+/* Has a reading made that was sent at fresh_ns or later, by whoever is at it: the speaker, another
+ * process, or this thread. 0 also where the server did not answer, which is a reading too.
+ * LEASE_ETIMEOUT: none by deadline_ns. */
+int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns);
+
+/* A speaker is alive and beats. */
+bool reader_has_speaker(const struct lease_agent *agent);
+
+/* follow.c */
+
+/* At most once a second: is the runtime directory still the one to use? Where it is not, every book
+ * is opened anew in the other one; the keeper takes our leases there again. */
+void agent_follow(struct lease_agent *agent);
+
+/* The directory has vanished: makes and opens it anew. */
+int agent_find_directory_again(struct lease_agent *agent);
+
+/* ask.c */
+int agent_check(const struct lease_agent *agent); /* LEASE_EFORK, LEASE_EINVAL */
+void agent_request_id(struct request_id *id);
+
+/* keeper.c */
+int keeper_start(struct lease_agent *agent);
+void keeper_stop(struct lease_agent *agent);
+
+/* Looks after a lease from now on; LEASE_EFULL. */
+int keeper_add(struct lease_agent *agent, const struct held *held);
+/* Its lease went over to dispatched. */
+void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms);
+/* False where it is not ours. */
+bool keeper_remove(struct lease_agent *agent, struct lease_id id);
+/* The cell where it lies, UINT32_MAX unknown; *id becomes the one that it has now. */
+uint32_t keeper_resolve(struct lease_agent *agent, struct lease_id *id);
+
+/* speaker.c */
+
+/* Tries to become the one that speaks for this host. 0, or LEASE_EDAEMON (a daemon does), or
+ * LEASE_EBUSY (an embedded agent does, and was asked to yield where we are a daemon). */
+int speaker_start(struct lease_agent *agent, char *error, size_t error_size);
+void speaker_stop(struct lease_agent *agent);
+
+#endif

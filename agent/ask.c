@@ -1,0 +1,399 @@
+/* Asking: acquire, verify, renew, release. */
+#define _GNU_SOURCE
+
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "agent/asking.h"
+#include "broker/host_clock.h"
+#include "broker/host_fork.h"
+#include "broker/host_random.h"
+#include "broker/host_wait.h"
+
+/* ---- what every call begins with -------------------------------------------------------------------- */
+
+int agent_check(const struct lease_agent *agent)
+{
+    if (!agent)
+        return LEASE_EINVAL;
+    return agent->generation == host_fork_generation() ? 0 : LEASE_EFORK;
+}
+
+void agent_request_id(struct request_id *id)
+{
+    id->hi = host_random_u64();
+    id->lo = host_random_u64() | 1;
+}
+
+static const struct lease_request *or_default(const struct lease_request *request)
+{
+    static const struct lease_request none = {.size = sizeof none};
+    return request ? request : &none;
+}
+
+static void fill_holder(const struct lease_agent *agent, const struct lease_request *request,
+                        struct holder *holder)
+{
+    memset(holder, 0, sizeof *holder);
+    memcpy(holder->host, agent->host, sizeof holder->host);
+    text_copy(holder->label, sizeof holder->label, request->label ? request->label : agent->label);
+    holder->local = 1;
+    holder->pid = agent->self.pid;
+    holder->pid_start = agent->self.start;
+    holder->pid_space = agent->self.pidns;
+    if (request->flags & LEASE_BY_PID) {
+        holder->pid = request->pid;
+        holder->pid_start = host_process_start(request->pid);
+    }
+}
+
+static uint32_t wire_flags(unsigned flags)
+{
+    return (flags & LEASE_MAY_IDLE ? REQUEST_MAY_IDLE : 0u) |
+           (flags & LEASE_NO_HOLDER ? REQUEST_NO_HOLDER : 0u) |
+           (flags & LEASE_BY_PID ? REQUEST_BY_PID : 0u);
+}
+
+int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb verb,
+                 const struct lease_request *request)
+{
+    request = or_default(request);
+    if (request->size < sizeof *request || request->units > BOOK_SLOTS_MAX ||
+        request->slot_plus_1 < 0 || request->slot_plus_1 > BOOK_SLOTS_MAX)
+        return LEASE_EINVAL;
+    memset(asking, 0, offsetof(struct asking, effects));
+    asking->effects.reply.verdict = ANSWER_NO;
+    asking->agent = agent;
+    asking->options = *request;
+    asking->interrupts = atomic_load_explicit(&agent->interrupts, memory_order_relaxed);
+    struct request *r = &asking->request;
+    r->verb = verb;
+    r->flags = wire_flags(request->flags) | REQUEST_FIRST;
+    agent_request_id(&r->id);
+    r->hint = UINT32_MAX;
+    r->units = request->units ? request->units : 1;
+    r->slot = request->slot_plus_1 - 1;
+    r->ttl_ms = request->ttl_ms;
+    r->wait_ms = request->wait_ms;
+    asking->reap = request->wait_ms > 0 ? REAP_HOLDERS : REAP_ALL;
+    r->asked_ns = r->fresh_ns = host_now_ns();
+    if (verb == VERB_ACQUIRE)
+        fill_holder(agent, request, &r->holder);
+    return 0;
+}
+
+/* ---- one answer ---------------------------------------------------------------------------------------- */
+
+static ns_t attempt_end(const struct asking *asking)
+{
+    uint32_t ms = asking->options.timeout_ms ? asking->options.timeout_ms : TIMEOUT_MS;
+    return asking->request.fresh_ns + (ns_t)ms * NS_PER_MS;
+}
+
+/* Somebody who died is noticed at the next look, and this is one: only where we were refused. */
+static bool found_dead(struct asking *asking, const struct answer *answer)
+{
+    bool leases = answer->reason == REASON_LEASES || answer->reason == REASON_AHEAD ||
+                  answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL;
+    bool no = answer->verdict == ANSWER_NO || answer->verdict == ANSWER_WAIT;
+    return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
+}
+
+/* Until there is an answer that no reading is missing for. */
+int asking_step(struct asking *asking)
+{
+    struct event event = {.kind = EVENT_REQUEST, .request = &asking->request};
+    bool reaped = false;
+    for (;;) {
+        int error = provider_step(asking->provider, &event, &asking->effects, LOCK_BUDGET_MS);
+        if (error < 0)
+            return error;
+        const struct answer *answer = &asking->effects.reply;
+        asking->request.flags &= ~(uint32_t)REQUEST_FIRST;
+        if (answer->cell != UINT32_MAX)
+            asking->request.hint = answer->cell;
+        if (answer->verdict == ANSWER_UNREAD) {
+            error = reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
+            if (error < 0)
+                return error;
+            continue;
+        }
+        if (reaped || !found_dead(asking, answer))
+            return 0;
+        reaped = true;
+        if (answer->verdict == ANSWER_NO) /* a refusal is remembered: this is a new question */
+            agent_request_id(&asking->request.id);
+    }
+}
+
+/* ---- waiting in the queue -------------------------------------------------------------------------------- */
+
+static bool interrupted(const struct asking *asking)
+{
+    const struct lease_agent *agent = asking->agent;
+    return atomic_load_explicit(&agent->closing, memory_order_relaxed) ||
+           atomic_load_explicit(&agent->interrupts, memory_order_relaxed) != asking->interrupts;
+}
+
+void asking_give_up(struct asking *asking, enum request_flags flag)
+{
+    struct request release = {.verb = VERB_RELEASE,
+                              .flags = REQUEST_FIRST | (uint32_t)flag,
+                              .lease = asking->effects.reply.lease,
+                              .hint = asking->request.hint};
+    struct event event = {.kind = EVENT_REQUEST, .request = &release};
+    struct effects effects;
+    agent_request_id(&release.id);
+    provider_step(asking->provider, &event, &effects, LOCK_BUDGET_MS);
+}
+
+static bool stands_in_queue(const struct asking *asking)
+{
+    const struct answer *answer = &asking->effects.reply;
+    return asking->request.hint != UINT32_MAX && answer->verdict == ANSWER_WAIT &&
+           host_now_ns() < answer->end_ns;
+}
+
+int asking_wait(struct asking *asking)
+{
+    for (;;) {
+        _Atomic uint32_t *call = &asking->provider->words->call;
+        uint32_t seen = atomic_load_explicit(call, memory_order_acquire);
+        int error = asking_step(asking);
+        const struct answer *answer = &asking->effects.reply;
+        if (error == LEASE_ELOCKED && stands_in_queue(asking))
+            continue; /* the next look may have more luck */
+        if (error < 0 || answer->verdict != ANSWER_WAIT)
+            return error;
+        ns_t left = answer->retry_ns - host_now_ns();
+        bool slept =
+            left > 0 && host_wait(call, seen, host_words_bit(answer->cell), left) == LEASE_ETIMEOUT;
+        asking->reap = slept ? REAP_ALL : REAP_HOLDERS; /* nobody woke us: is somebody dead? */
+        if (interrupted(asking)) {
+            asking_give_up(asking, REQUEST_GIVE_UP);
+            return LEASE_ECLOSED;
+        }
+        asking->request.fresh_ns = host_now_ns();
+    }
+}
+
+/* ---- answers in the caller's words -------------------------------------------------------------------------- */
+
+enum lease_basis asking_basis(const struct provider *provider)
+{
+    if (provider->reach == LEASE_REACH_PROCESS)
+        return provider->book->settings.probed ? LEASE_BASIS_READING : LEASE_BASIS_PROCESS;
+    if (provider->owned)
+        return LEASE_BASIS_OWNER;
+    return provider->book->settings.probed ? LEASE_BASIS_READING : LEASE_BASIS_HOST;
+}
+
+void asking_verdict(const struct asking *asking, int error, struct lease_verdict *verdict)
+{
+    if (!verdict)
+        return;
+    memset(verdict, 0, sizeof *verdict);
+    memcpy(verdict->provider, asking->provider->name, sizeof verdict->provider);
+    verdict->basis = asking_basis(asking->provider);
+    if (error < 0) {
+        verdict->undecided = 1;
+        if (error == LEASE_ELOCKED)
+            provider_lock_text(asking->provider, verdict->reason, sizeof verdict->reason);
+        else
+            snprintf(verdict->reason, sizeof verdict->reason, "%s", lease_error_text(error));
+        return;
+    }
+    const struct answer *answer = &asking->effects.reply;
+    verdict->go = answer->verdict == ANSWER_GO;
+    verdict->undecided = answer->undecided;
+    verdict->token = answer->token;
+    verdict->waited_ms = answer->waited_ms;
+    broker_reason_text(answer, verdict->reason, sizeof verdict->reason);
+}
+
+void asking_lease(const struct asking *asking, struct lease *lease)
+{
+    if (!lease)
+        return;
+    const struct answer *answer = &asking->effects.reply;
+    const struct provider *provider = asking->provider;
+    memset(lease, 0, sizeof *lease);
+    lease_id_format(provider->name, answer->lease, lease->id);
+    memcpy(lease->provider, provider->name, sizeof lease->provider);
+    snprintf(lease->url, sizeof lease->url, "%s", provider_url(provider));
+    lease->token = answer->token;
+    lease->left_ms = (answer->end_ns - host_now_ns()) / NS_PER_MS;
+    lease->units = answer->units;
+    lease->slot = answer->slot;
+    lease->dispatched = answer->state == RECORD_DISPATCHED;
+    lease->reach = provider->reach;
+}
+
+int asking_error(const struct answer *answer)
+{
+    switch (answer->verdict) {
+    case ANSWER_GRANTED:
+    case ANSWER_GO: return 0;
+    case ANSWER_GONE: return LEASE_EGONE;
+    default: break;
+    }
+    switch (answer->reason) {
+    case REASON_TTL:
+    case REASON_UNITS:
+    case REASON_SLOT_RANGE: return LEASE_EINVAL;
+    case REASON_BOOK_FULL:
+    case REASON_QUEUE_FULL: return LEASE_EFULL;
+    default: return LEASE_EBUSY;
+    }
+}
+
+int asking_keep(const struct asking *asking)
+{
+    const struct answer *answer = &asking->effects.reply;
+    struct held held = {.id = answer->lease,
+                        .provider = asking->provider,
+                        .holder = asking->request.holder,
+                        .cell = answer->cell,
+                        .units = answer->units,
+                        .slot = answer->slot,
+                        .ttl_ms = asking->request.ttl_ms,
+                        .flags = asking->options.flags,
+                        .dispatched = answer->state == RECORD_DISPATCHED};
+    return keeper_add(asking->agent, &held);
+}
+
+/* ---- the calls ------------------------------------------------------------------------------------------------ */
+
+static int begin_for(struct asking *asking, lease_agent_t *agent, enum verb verb,
+                     const struct lease_request *request, const char *provider)
+{
+    int error = agent_check(agent);
+    if (error == 0)
+        error = asking_begin(asking, agent, verb, request);
+    if (error == 0)
+        asking->provider = provider_find(agent, provider, &error);
+    return error;
+}
+
+static int begin_for_id(struct asking *asking, lease_agent_t *agent, enum verb verb,
+                        const struct lease_request *request, const char *id)
+{
+    char provider[NAME_SIZE];
+    struct lease_id lease;
+    if (!id || !lease_id_parse(id, provider, &lease))
+        return LEASE_EINVAL;
+    int error = begin_for(asking, agent, verb, request, provider);
+    if (error == 0) {
+        asking->request.lease = lease;
+        asking->request.hint = keeper_resolve(agent, &asking->request.lease);
+    }
+    return error;
+}
+
+int lease_acquire(lease_agent_t *agent, const char *provider, const struct lease_request *request,
+                  struct lease *lease, struct lease_verdict *verdict)
+{
+    struct asking asking;
+    int error = begin_for(&asking, agent, VERB_ACQUIRE, request, provider);
+    if (error < 0)
+        return error;
+    if (asking.options.running) {
+        char name[NAME_SIZE];
+        if (!lease_id_parse(asking.options.running, name, &asking.request.former))
+            return LEASE_EINVAL;
+        asking.request.flags |= REQUEST_RUNNING;
+    }
+    error = asking_wait(&asking);
+    asking_verdict(&asking, error, verdict);
+    if (error == 0)
+        error = asking_error(&asking.effects.reply);
+    if (error == 0)
+        error = asking_keep(&asking);
+    if (error == 0)
+        asking_lease(&asking, lease);
+    return error;
+}
+
+/* A go on less than was demanded is given back: the caller may not use it. */
+static int check_basis(struct asking *asking, struct lease_verdict *verdict)
+{
+    if (asking_basis(asking->provider) >= asking->options.require)
+        return 0;
+    asking_give_up(asking, 0);
+    keeper_remove(asking->agent, asking->effects.reply.lease);
+    if (verdict) {
+        verdict->go = 0;
+        snprintf(verdict->reason, sizeof verdict->reason, "basis %s is less than %s",
+                 lease_basis_name(asking_basis(asking->provider)),
+                 lease_basis_name(asking->options.require));
+    }
+    return LEASE_EBASIS;
+}
+
+/* A verify that cannot be decided in time says no, and what it says decides nothing. */
+static int verdict_error(int error)
+{
+    return error == LEASE_ETIMEOUT ? LEASE_EBUSY : error;
+}
+
+int asking_verify(struct asking *asking, struct lease *lease, struct lease_verdict *verdict)
+{
+    int error = asking_wait(asking);
+    asking_verdict(asking, error, verdict);
+    if (error < 0)
+        return verdict_error(error);
+    const struct answer *answer = &asking->effects.reply;
+    error = asking_error(answer);
+    if (error == 0)
+        error = check_basis(asking, verdict);
+    if (error == 0) {
+        keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms);
+        asking_lease(asking, lease);
+    } else if (!answer->undecided) {
+        keeper_remove(asking->agent, asking->request.lease);
+    }
+    return error;
+}
+
+int lease_verify(lease_agent_t *agent, const char *id, const struct lease_request *request,
+                 struct lease *lease, struct lease_verdict *verdict)
+{
+    struct asking asking;
+    int error = begin_for_id(&asking, agent, VERB_VERIFY, request, id);
+    return error < 0 ? error : asking_verify(&asking, lease, verdict);
+}
+
+int lease_renew(lease_agent_t *agent, const char *id, uint32_t ttl_ms, struct lease *lease)
+{
+    struct asking asking;
+    struct lease_request request = {.size = sizeof request, .ttl_ms = ttl_ms};
+    int error = begin_for_id(&asking, agent, VERB_RENEW, &request, id);
+    if (error == 0)
+        error = asking_step(&asking);
+    if (error == 0)
+        error = asking_error(&asking.effects.reply);
+    if (error == 0)
+        asking_lease(&asking, lease);
+    else if (error == LEASE_EGONE)
+        keeper_remove(agent, asking.request.lease);
+    return error;
+}
+
+int lease_release(lease_agent_t *agent, const char *id, unsigned flags)
+{
+    struct asking asking;
+    int error = begin_for_id(&asking, agent, VERB_RELEASE, NULL, id);
+    if (error < 0)
+        return error;
+    keeper_remove(agent, asking.request.lease);
+    if (flags & LEASE_FORCE)
+        asking.request.flags |= REQUEST_FORCE;
+    error = asking_step(&asking);
+    return error < 0 ? error : 0;
+}
+
+void lease_interrupt(lease_agent_t *agent)
+{
+    atomic_fetch_add_explicit(&agent->interrupts, 1, memory_order_relaxed);
+}

@@ -1,0 +1,84 @@
+/* How one kind of server is asked: a state machine without socket, clock or file, one a file
+ * (probe_llama.c, ...). probe.c drives it over HTTP, tests drive it with recorded answers.
+ *
+ *   begin            then, until next says false with nothing unanswered:
+ *   next             the next question to send now; several may be under way
+ *   take             the answer to one of them, in any order
+ *   end              the reading is complete, except for answered_ns
+ *
+ * Everything lies in struct probe_run. Thread rules: plain data. */
+#ifndef AGENT_ENGINE_H
+#define AGENT_ENGINE_H
+
+#include <stdbool.h>
+
+#include "agent/http.h"
+#include "agent/probe.h"
+#include "agent/spec.h"
+#include "broker/reading.h"
+
+#define ENGINE_PATH_SIZE 512
+#define ENGINE_ASKS_MAX  8 /* kinds of question of one engine */
+
+struct engine_ask {
+    int kind; /* the engine's own number, below ENGINE_ASKS_MAX */
+    char path[ENGINE_PATH_SIZE];
+};
+
+/* What is remembered of a server from one probe to the next. Zeroed: nothing. */
+struct engine_memory {
+    ns_t awake_ns; /* when a question that keeps it awake was sent that it then answered; 0 never */
+    ns_t told_ns;  /* when it last told whether it can sleep; 0 never */
+    bool can_sleep;
+    bool seen_asleep;
+    bool slots_off;
+};
+
+/* llama.cpp's, set by begin. Flags and counts are -1 where nothing is told. */
+struct llama_state {
+    unsigned todo;  /* bits of questions still to be sent */
+    unsigned asked; /* bits of questions sent */
+    ns_t asked_ns[ENGINE_ASKS_MAX];
+    bool router;
+    bool known_awake; /* /slots was asked first: whether it sleeps was not */
+    bool slots_known;
+    bool slots_off; /* said by /slots itself */
+    int endpoint_slots;
+    int endpoint_metrics;
+    int processing; /* of /metrics */
+    int deferred;
+};
+
+struct probe_run {
+    const struct provider_spec *spec;
+    enum probe_wants wants;
+    struct engine_memory memory;
+    struct reading last; /* all unknown where there is none; sent_ns 0 */
+    struct reading reading;
+    bool decided; /* the reading is complete: what is still unanswered is not waited for */
+    struct llama_state llama;
+};
+
+struct engine {
+    const char *name;
+    void (*begin)(struct probe_run *run, ns_t now);
+    bool (*next)(struct probe_run *run, ns_t now, struct engine_ask *ask);
+    void (*take)(struct probe_run *run, int kind, const struct http_answer *answer);
+    void (*end)(struct probe_run *run);
+};
+
+extern const struct engine engine_llama;
+extern const struct engine engine_static;
+
+/* Never NULL: what is not known is asked as llama.cpp. */
+const struct engine *engine_of(enum engine_kind kind);
+
+/* Health, and one line for people; what came from outside is made printable and cut. */
+void run_detail(struct probe_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* What every engine makes of a failed answer, and of 401, 403, redirects and other refusals: true
+ * if the answer was one of these; then health and detail are set. `what` is the path for people. */
+bool run_take_failure(struct probe_run *run, const struct http_answer *answer, const char *what);
+
+#endif

@@ -1,0 +1,540 @@
+#define _GNU_SOURCE
+#include "agent/http.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CURL_DISABLE_TYPECHECK
+#define CURL_DISABLE_DEPRECATION
+#include <curl/curl.h>
+
+#include "broker/error.h"
+
+/* ---- libcurl, loaded when first needed ---- */
+
+/* X(type of the result, name, parameters): every function of libcurl that is used. */
+#define CURL_FUNCTIONS(X)                                                                          \
+    X(CURLcode, global_init, (long))                                                               \
+    X(CURL *, easy_init, (void))                                                                   \
+    X(void, easy_cleanup, (CURL *))                                                                \
+    X(CURLcode, easy_setopt, (CURL *, CURLoption, ...))                                            \
+    X(CURLcode, easy_getinfo, (CURL *, CURLINFO, ...))                                             \
+    X(const char *, easy_strerror, (CURLcode))                                                     \
+    X(CURLM *, multi_init, (void))                                                                 \
+    X(CURLMcode, multi_cleanup, (CURLM *))                                                         \
+    X(CURLMcode, multi_setopt, (CURLM *, CURLMoption, ...))                                        \
+    X(CURLMcode, multi_add_handle, (CURLM *, CURL *))                                              \
+    X(CURLMcode, multi_remove_handle, (CURLM *, CURL *))                                           \
+    X(CURLMcode, multi_socket_action, (CURLM *, curl_socket_t, int, int *))                        \
+    X(CURLMsg *, multi_info_read, (CURLM *, int *))                                                \
+    X(struct curl_slist *, slist_append, (struct curl_slist *, const char *))                      \
+    X(void, slist_free_all, (struct curl_slist *))
+
+static struct {
+    bool usable;
+#define CURL_FIELD(result, name, parameters) result(*name) parameters;
+    CURL_FUNCTIONS(CURL_FIELD)
+#undef CURL_FIELD
+} curl;
+
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+
+static bool curl_symbol(void *library, const char *name, void *slot)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(slot, &symbol, sizeof symbol); /* ISO C has no cast from object to function */
+    return symbol != NULL;
+}
+
+static void curl_load(void)
+{
+    void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == NULL)
+        return;
+    bool all = true;
+#define CURL_LOAD(result, name, parameters)                                                        \
+    all = curl_symbol(library, "curl_" #name, &curl.name) && all;
+    CURL_FUNCTIONS(CURL_LOAD)
+#undef CURL_LOAD
+    curl.usable = all && curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+}
+
+/* ---- signals ---- */
+
+/* Threads of libcurl's inherit our mask, and its TLS writes may raise SIGPIPE: while libcurl runs,
+ * this thread takes no signal, and a SIGPIPE that it caused is swallowed. */
+struct shield {
+    sigset_t before;
+    bool had_pipe;
+};
+
+static bool pipe_is_pending(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
+}
+
+static void shield_up(struct shield *shield)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &shield->before);
+    shield->had_pipe = pipe_is_pending();
+}
+
+static void shield_down(const struct shield *shield)
+{
+    if (!shield->had_pipe && pipe_is_pending()) {
+        sigset_t pipe_only;
+        int taken;
+        sigemptyset(&pipe_only);
+        sigaddset(&pipe_only, SIGPIPE);
+        sigwait(&pipe_only, &taken);
+    }
+    pthread_sigmask(SIG_SETMASK, &shield->before, NULL);
+}
+
+/* ---- requests ---- */
+
+struct request {
+    struct http *http;
+    struct request *next;
+    CURL *easy;
+    struct curl_slist *headers;
+    char *body;
+    size_t size;
+    size_t room; /* bytes of body, the NUL counted */
+    bool too_large;
+    bool no_memory;
+    http_callback *done;
+    void *arg;
+};
+
+/* Invariant: pending is the length of the list of requests. */
+struct http {
+    ns_t (*now)(void);
+    CURLM *multi; /* NULL until the first request */
+    int fd;
+    int pending;
+    ns_t deadline;
+    struct request *requests;
+};
+
+static void request_free(struct request *request)
+{
+    if (request->easy != NULL)
+        curl.easy_cleanup(request->easy);
+    curl.slist_free_all(request->headers);
+    free(request->body);
+    free(request);
+}
+
+/* Takes it out of the list and out of libcurl; the body stays readable until request_free. */
+static void request_detach(struct request *request)
+{
+    struct http *http = request->http;
+    struct request **link = &http->requests;
+    while (*link != request)
+        link = &(*link)->next;
+    *link = request->next;
+    http->pending--;
+    curl.multi_remove_handle(http->multi, request->easy);
+}
+
+static size_t refuse(bool *why)
+{
+    *why = true;
+    return 0; /* fewer than given: libcurl aborts the transfer */
+}
+
+static size_t on_body(char *data, size_t one, size_t count, void *arg)
+{
+    struct request *request = arg;
+    size_t more = one * count;
+    if (more > HTTP_BODY_MAX - request->size)
+        return refuse(&request->too_large);
+    size_t room = request->room == 0 ? 4096 : request->room;
+    while (room < request->size + more + 1)
+        room *= 2;
+    if (room != request->room) {
+        char *body = realloc(request->body, room);
+        if (body == NULL)
+            return refuse(&request->no_memory);
+        request->body = body;
+        request->room = room;
+    }
+    memcpy(request->body + request->size, data, more);
+    request->size += more;
+    request->body[request->size] = '\0';
+    return more;
+}
+
+/* libcurl's own socket() may leave it open in the programs that the host process executes. */
+static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    (void)arg;
+    (void)purpose;
+    int fd = socket(address->family, address->socktype, address->protocol);
+    if (fd >= 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *of_socket)
+{
+    struct http *http = arg;
+    struct epoll_event event = {.data.fd = fd};
+    (void)easy;
+    (void)of_socket;
+    if (what == CURL_POLL_REMOVE) {
+        epoll_ctl(http->fd, EPOLL_CTL_DEL, fd, NULL);
+        return 0;
+    }
+    if (what & CURL_POLL_IN)
+        event.events |= EPOLLIN;
+    if (what & CURL_POLL_OUT)
+        event.events |= EPOLLOUT;
+    if (epoll_ctl(http->fd, EPOLL_CTL_MOD, fd, &event) != 0 &&
+        epoll_ctl(http->fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        return -1;
+    return 0;
+}
+
+static int on_timer(CURLM *multi, long timeout_ms, void *arg)
+{
+    struct http *http = arg;
+    (void)multi;
+    http->deadline = timeout_ms < 0 ? NS_NEVER : http->now() + timeout_ms * NS_PER_MS;
+    return 0;
+}
+
+/* ---- life ---- */
+
+int http_open(ns_t (*now)(void), struct http **http)
+{
+    *http = calloc(1, sizeof **http);
+    if (*http == NULL)
+        return LEASE_ENOMEM;
+    (*http)->now = now;
+    (*http)->deadline = NS_NEVER;
+    (*http)->fd = epoll_create1(EPOLL_CLOEXEC);
+    if ((*http)->fd >= 0)
+        return 0;
+    free(*http);
+    *http = NULL;
+    return LEASE_EIO;
+}
+
+void http_close(struct http **http)
+{
+    struct http *self = *http;
+    if (self == NULL)
+        return;
+    *http = NULL;
+    if (self->multi != NULL) {
+        struct shield shield;
+        shield_up(&shield);
+        while (self->requests != NULL) {
+            struct request *request = self->requests;
+            request_detach(request);
+            request_free(request);
+        }
+        curl.multi_cleanup(self->multi);
+        shield_down(&shield);
+    }
+    close(self->fd);
+    free(self);
+}
+
+int http_fd(const struct http *http)
+{
+    return http->fd;
+}
+
+ns_t http_deadline(const struct http *http)
+{
+    return http->pending == 0 ? NS_NEVER : http->deadline;
+}
+
+int http_pending(const struct http *http)
+{
+    return http->pending;
+}
+
+static int multi_open(struct http *http)
+{
+    pthread_once(&curl_once, curl_load);
+    if (!curl.usable)
+        return LEASE_EABSENT;
+    if (http->multi != NULL)
+        return 0;
+    http->multi = curl.multi_init();
+    if (http->multi == NULL)
+        return LEASE_ENOMEM;
+    curl.multi_setopt(http->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl.multi_setopt(http->multi, CURLMOPT_SOCKETDATA, http);
+    curl.multi_setopt(http->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl.multi_setopt(http->multi, CURLMOPT_TIMERDATA, http);
+    curl.multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, 1L);
+    return 0;
+}
+
+/* ---- a GET ---- */
+
+static void request_limits(CURL *easy, long timeout_ms, long connect_timeout_ms)
+{
+    curl.easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms);
+    curl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect_timeout_ms);
+    curl.easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)HTTP_BODY_MAX);
+    curl.easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
+    curl.easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
+    curl.easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    curl.easy_setopt(easy, CURLOPT_PROXY, "");
+    curl.easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    curl.easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl.easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* else a slow resolver blocks the end */
+}
+
+static void request_hooks(CURL *easy, struct request *request)
+{
+    curl.easy_setopt(easy, CURLOPT_PRIVATE, request);
+    curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl.easy_setopt(easy, CURLOPT_WRITEDATA, request);
+    curl.easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
+    curl.easy_setopt(easy, CURLOPT_HTTPHEADER, request->headers);
+}
+
+static int request_headers(struct request *request, const char *const *headers)
+{
+    for (int i = 0; headers != NULL && headers[i] != NULL; i++) {
+        if (i == HTTP_HEADERS_MAX || strpbrk(headers[i], "\r\n") != NULL)
+            return LEASE_EINVAL;
+        struct curl_slist *longer = curl.slist_append(request->headers, headers[i]);
+        if (longer == NULL)
+            return LEASE_ENOMEM;
+        request->headers = longer;
+    }
+    return 0;
+}
+
+static int request_prepare(struct request *request, const char *url, const char *const *headers)
+{
+    int error = request_headers(request, headers);
+    if (error != 0)
+        return error;
+    request->easy = curl.easy_init();
+    if (request->easy == NULL)
+        return LEASE_ENOMEM;
+    request_hooks(request->easy, request);
+    return curl.easy_setopt(request->easy, CURLOPT_URL, url) == CURLE_OK ? 0 : LEASE_ENOMEM;
+}
+
+static int request_start(struct http *http, struct request *request)
+{
+    if (curl.multi_add_handle(http->multi, request->easy) != CURLM_OK)
+        return LEASE_ENOMEM;
+    request->next = http->requests;
+    http->requests = request;
+    http->pending++;
+    return 0;
+}
+
+int http_get(struct http *http, const char *url, const char *const *headers, int timeout_ms,
+             int connect_timeout_ms, http_callback *done, void *arg)
+{
+    struct shield shield;
+    if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
+        return LEASE_EINVAL;
+    if (timeout_ms <= 0 || timeout_ms > HTTP_TIMEOUT_MS_MAX || connect_timeout_ms <= 0)
+        return LEASE_EINVAL;
+    if (http->pending == HTTP_REQUESTS_MAX)
+        return LEASE_EFULL;
+    int error = multi_open(http);
+    struct request *request = error != 0 ? NULL : calloc(1, sizeof *request);
+    if (request == NULL)
+        return error != 0 ? error : LEASE_ENOMEM;
+    request->http = http;
+    request->done = done;
+    request->arg = arg;
+    shield_up(&shield);
+    error = request_prepare(request, url, headers);
+    if (error == 0) {
+        request_limits(request->easy, timeout_ms, connect_timeout_ms);
+        error = request_start(http, request);
+    }
+    if (error != 0)
+        request_free(request);
+    shield_down(&shield);
+    return error;
+}
+
+void http_cancel(struct http *http, const void *arg)
+{
+    struct shield shield;
+    if (http->multi == NULL)
+        return;
+    shield_up(&shield);
+    for (struct request *request = http->requests, *next; request != NULL; request = next) {
+        next = request->next;
+        if (request->arg != arg)
+            continue;
+        request_detach(request);
+        request_free(request);
+    }
+    shield_down(&shield);
+}
+
+/* ---- answers ---- */
+
+static bool was_connected(CURL *easy)
+{
+    curl_off_t connected_us = 0;
+    curl.easy_getinfo(easy, CURLINFO_CONNECT_TIME_T, &connected_us);
+    return connected_us > 0;
+}
+
+static enum http_failure failure_of(const struct request *request, CURLcode code)
+{
+    switch (code) {
+    case CURLE_OK: return HTTP_NONE;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT: return HTTP_UNREACHABLE;
+    case CURLE_OPERATION_TIMEDOUT:
+        return was_connected(request->easy) ? HTTP_TIMEOUT_ANSWER : HTTP_TIMEOUT_CONNECT;
+    case CURLE_FILESIZE_EXCEEDED: return HTTP_TOO_LARGE;
+    default: return request->too_large ? HTTP_TOO_LARGE : HTTP_BROKEN;
+    }
+}
+
+static const char *reason_of(const struct request *request, enum http_failure failure,
+                             CURLcode code)
+{
+    switch (failure) {
+    case HTTP_NONE: return "";
+    case HTTP_UNREACHABLE:
+        return code == CURLE_COULDNT_RESOLVE_HOST ? "its name is not known"
+                                                  : "refused, or not reached";
+    case HTTP_TIMEOUT_CONNECT: return "no connection in time";
+    case HTTP_TIMEOUT_ANSWER: return "no answer in time";
+    case HTTP_TOO_LARGE: return "answer above 4 MiB";
+    default: return request->no_memory ? "out of memory" : curl.easy_strerror(code);
+    }
+}
+
+/* Outside of the shield: the callback is the caller's code and keeps the caller's signals. */
+static void request_finish(struct request *request, CURLcode code)
+{
+    struct http_answer answer = {.failure = failure_of(request, code), .body = ""};
+    long status = 0;
+    struct shield shield;
+    shield_up(&shield);
+    curl.easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &status);
+    answer.status = (int)status;
+    answer.reason = reason_of(request, answer.failure, code);
+    if (answer.failure == HTTP_NONE && request->body != NULL) {
+        answer.body = request->body;
+        answer.size = request->size;
+    }
+    request_detach(request);
+    shield_down(&shield);
+    request->done(request->arg, &answer);
+    shield_up(&shield);
+    request_free(request);
+    shield_down(&shield);
+}
+
+/* True if something had ended and a callback was called. */
+static bool finish_one(struct http *http)
+{
+    CURLMsg *message;
+    int left;
+    while ((message = curl.multi_info_read(http->multi, &left)) != NULL) {
+        if (message->msg != CURLMSG_DONE)
+            continue;
+        struct request *request = NULL;
+        CURLcode code = message->data.result; /* gone once the handle is removed */
+        curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &request);
+        request_finish(request, code);
+        return true;
+    }
+    return false;
+}
+
+static int flags_of(uint32_t events)
+{
+    int flags = 0;
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLRDHUP))
+        flags |= CURL_CSELECT_IN;
+    if (events & EPOLLOUT)
+        flags |= CURL_CSELECT_OUT;
+    if (events & EPOLLERR)
+        flags |= CURL_CSELECT_ERR;
+    return flags;
+}
+
+static void drive(struct http *http)
+{
+    struct epoll_event events[32];
+    struct shield shield;
+    int running;
+    int count = epoll_wait(http->fd, events, 32, 0);
+    shield_up(&shield);
+    for (int i = 0; i < count; i++)
+        curl.multi_socket_action(http->multi, events[i].data.fd, flags_of(events[i].events),
+                                 &running);
+    if (http->now() >= http->deadline) {
+        http->deadline = NS_NEVER; /* libcurl sets it again where it still wants one */
+        curl.multi_socket_action(http->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    }
+    shield_down(&shield);
+}
+
+void http_run(struct http *http)
+{
+    if (http->multi == NULL)
+        return;
+    /* Again where a callback started something: its connection leaves in this turn. Bounded, so
+     * that callbacks that always start another GET cannot keep the loop here. */
+    for (int turn = 0; turn < 8; turn++) {
+        bool any = false;
+        drive(http);
+        while (finish_one(http))
+            any = true;
+        if (!any)
+            return;
+    }
+}
+
+/* Until the next deadline in milliseconds, rounded up, -1 for ever. */
+static int wait_ms(const struct http *http)
+{
+    ns_t deadline = http_deadline(http);
+    if (deadline == NS_NEVER)
+        return -1;
+    ns_t left = deadline - http->now();
+    if (left <= 0)
+        return 0;
+    return (int)((left + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+void http_drain(struct http *http)
+{
+    while (http->pending > 0) {
+        struct pollfd ready = {.fd = http->fd, .events = POLLIN};
+        poll(&ready, 1, wait_ms(http)); /* interrupted is as good as ready: run finds out */
+        http_run(http);
+    }
+}

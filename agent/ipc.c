@@ -1,0 +1,143 @@
+#define _GNU_SOURCE
+#include "agent/ipc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "broker/error.h"
+#include "proto/limits.h"
+
+#define HANDSHAKE_MS    3000 /* whoever connects and says nothing is dropped after this */
+#define CONTEXT_SOCKETS 16   /* ours and libzmq's own; the default of 1,023 takes memory */
+
+_Static_assert(IPC_PATH_MAX < sizeof((struct sockaddr_un *)0)->sun_path, "path and its end fit");
+
+int ipc_endpoint(const char *directory, char endpoint[IPC_ENDPOINT_SIZE])
+{
+    if (!directory || directory[0] != '/') {
+        return LEASE_EINVAL;
+    }
+    if (strlen(directory) > IPC_DIRECTORY_MAX) {
+        return LEASE_EDIR;
+    }
+    (void)snprintf(endpoint, IPC_ENDPOINT_SIZE, "%s%s%s", IPC_SCHEME, directory, IPC_NAME);
+    return 0;
+}
+
+static int probe_error(int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+    case ECONNREFUSED: return LEASE_EABSENT;
+    case EACCES:
+    case EPERM: return LEASE_EPERM;
+    case EAGAIN: /* more wait to be let in than fit: there is somebody, who is slow or stopped */
+    case EINPROGRESS:
+    case EINTR: return 0;
+    default: return LEASE_EIO;
+    }
+}
+
+int ipc_probe(const char *endpoint)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", endpoint + strlen(IPC_SCHEME));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return LEASE_EIO;
+    }
+    int rc = connect(fd, (const struct sockaddr *)&address, sizeof address);
+    int error = rc == 0 ? 0 : probe_error(errno);
+    (void)close(fd);
+    return error;
+}
+
+static bool descriptors_to_spare(void)
+{
+    int fds[IPC_SPARE_FDS];
+    size_t n = 0;
+    while (n < IPC_SPARE_FDS && (fds[n] = open("/", O_RDONLY | O_CLOEXEC)) >= 0) {
+        n++;
+    }
+    bool enough = n == IPC_SPARE_FDS;
+    while (n > 0) {
+        (void)close(fds[--n]);
+    }
+    return enough;
+}
+
+int ipc_option(void *socket, int option, int value)
+{
+    return zmq_setsockopt(socket, option, &value, sizeof value) == 0 ? 0 : LEASE_EIO;
+}
+
+/* ZMTP's own heartbeats stay off: in libzmq 4.3.4 they abort the process when a reader stalls. */
+static int set_options(void *socket)
+{
+    int64_t longest = WIRE_MESSAGE_MAX;
+    if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &longest, sizeof longest) != 0 ||
+        ipc_option(socket, ZMQ_LINGER, 0) != 0 || ipc_option(socket, ZMQ_SNDTIMEO, 0) != 0 ||
+        ipc_option(socket, ZMQ_RCVTIMEO, 0) != 0 || ipc_option(socket, ZMQ_IPV6, 0) != 0) {
+        return LEASE_EIO;
+    }
+    return ipc_option(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
+}
+
+/* libzmq starts its threads with the first socket, and they inherit the mask. */
+static int open_masked(int type, void **context, void **socket)
+{
+    void *made = zmq_ctx_new();
+    if (!made) {
+        return LEASE_EIO;
+    }
+    void *opened = NULL;
+    if (zmq_ctx_set(made, ZMQ_MAX_SOCKETS, CONTEXT_SOCKETS) == 0 &&
+        zmq_ctx_set(made, ZMQ_BLOCKY, 0) == 0) {
+        opened = zmq_socket(made, type);
+    }
+    if (!opened || set_options(opened) != 0) {
+        ipc_close(&made, &opened);
+        return LEASE_EIO;
+    }
+    *context = made;
+    *socket = opened;
+    return 0;
+}
+
+int ipc_open(int type, void **context, void **socket)
+{
+    sigset_t all, before;
+    if (!descriptors_to_spare()) {
+        return LEASE_EIO;
+    }
+    (void)sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) {
+        return LEASE_EIO;
+    }
+    int error = open_masked(type, context, socket);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+void ipc_close(void **context, void **socket)
+{
+    if (*socket) {
+        (void)zmq_close(*socket);
+        *socket = NULL;
+    }
+    while (*context && zmq_ctx_term(*context) != 0 && errno == EINTR) {
+        /* a signal of the host's came; go on waiting for the threads to end */
+    }
+    *context = NULL;
+}

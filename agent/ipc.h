@@ -1,0 +1,38 @@
+/* What both ends of the host's own socket share: its name, and a ZeroMQ socket that is fit to live
+ * inside somebody else's process.
+ *
+ * Each socket has a context of its own: the host may use ZeroMQ too, and what it sets or ends must
+ * not be ours. A socket belongs to one thread at a time; the functions are safe from any. */
+#ifndef AGENT_IPC_H
+#define AGENT_IPC_H
+
+#define IPC_NAME          "/agent.ipc" /* in the runtime directory */
+#define IPC_SCHEME        "ipc://"
+#define IPC_PATH_MAX      107 /* bytes that a socket's path may have (sun_path) */
+#define IPC_DIRECTORY_MAX (IPC_PATH_MAX - (int)sizeof IPC_NAME + 1)
+#define IPC_ENDPOINT_SIZE (sizeof IPC_SCHEME + IPC_PATH_MAX)
+
+/* Writes the endpoint of a runtime directory; its path begins behind IPC_SCHEME. LEASE_EINVAL: not
+ * an absolute path. LEASE_EDIR: longer than IPC_DIRECTORY_MAX bytes, which callers should say, with
+ * the number. endpoint is unchanged then. */
+int ipc_endpoint(const char *directory, char endpoint[IPC_ENDPOINT_SIZE]);
+
+/* Whether a process listens at the endpoint, asked of the kernel without a word to that process:
+ * 0 (it may be stopped), LEASE_EABSENT, LEASE_EPERM, LEASE_EIO. Does not block. */
+int ipc_probe(const char *endpoint);
+
+/* Makes a context and a socket of a ZMQ_ type in it, which lingers for nothing, waits for nothing
+ * (no send or receive blocks), and drops whoever sends frames beyond WIRE_MESSAGE_MAX. Its threads
+ * block all signals. LEASE_EIO: no descriptors, threads or memory left; out parameters unchanged.
+ * libzmq ends the process when it runs out of descriptors half-way, so there must be IPC_SPARE_FDS
+ * to spare beforehand. */
+#define IPC_SPARE_FDS 16
+int ipc_open(int type, void **context, void **socket);
+
+/* Closes both and sets them to NULL; NULL is fine. Not for a forked child. */
+void ipc_close(void **context, void **socket);
+
+/* Sets an option of type int: 0 or LEASE_EIO. */
+int ipc_option(void *socket, int option, int value);
+
+#endif

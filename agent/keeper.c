@@ -1,0 +1,327 @@
+/* The keeper: a thread that renews this process's leases, and notices those that were lost. */
+#define _GNU_SOURCE
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "broker/host_clock.h"
+
+#define LOOK_MS 250 /* between two looks at the books of our leases */
+
+static uint32_t ttl_of(const struct held *held)
+{
+    uint32_t usual = held->dispatched ? TTL_DISPATCHED_MS_DEFAULT : TTL_HELD_MS_DEFAULT;
+    return held->ttl_ms ? held->ttl_ms : usual;
+}
+
+/* A third of the time to live leaves room for two failures. */
+static ns_t next_renewal(const struct held *held)
+{
+    return host_now_ns() + (ns_t)ttl_of(held) * NS_PER_MS / 3;
+}
+
+/* ---- the list --------------------------------------------------------------------------------------- */
+
+static struct held *find(struct lease_agent *agent, struct lease_id id)
+{
+    for (uint32_t i = 0; i < agent->held_used; i++)
+        if (agent->held[i].id.counter != 0 &&
+            (lease_id_equal(agent->held[i].id, id) || lease_id_equal(agent->held[i].known_as, id)))
+            return &agent->held[i];
+    return NULL;
+}
+
+static struct held *find_free(struct lease_agent *agent)
+{
+    for (uint32_t i = 0; i < agent->held_used; i++)
+        if (agent->held[i].id.counter == 0)
+            return &agent->held[i];
+    return agent->held_used < AGENT_HELD_MAX ? &agent->held[agent->held_used++] : NULL;
+}
+
+int keeper_add(struct lease_agent *agent, const struct held *held)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find_free(agent);
+    if (entry) {
+        *entry = *held;
+        entry->known_as = held->id;
+        entry->renew_ns = next_renewal(entry);
+        if (agent->held_count++ == 0)
+            pthread_cond_signal(&agent->held_changed);
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+    return entry ? keeper_start(agent) : LEASE_EFULL;
+}
+
+void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, id);
+    if (entry) {
+        entry->dispatched = true;
+        if (ttl_ms)
+            entry->ttl_ms = ttl_ms;
+        entry->renew_ns = next_renewal(entry);
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+}
+
+bool keeper_remove(struct lease_agent *agent, struct lease_id id)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, id);
+    if (entry) {
+        entry->id.counter = 0;
+        agent->held_count--;
+        while (agent->held_used > 0 && agent->held[agent->held_used - 1].id.counter == 0)
+            agent->held_used--;
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+    return entry != NULL;
+}
+
+uint32_t keeper_resolve(struct lease_agent *agent, struct lease_id *id)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    const struct held *entry = find(agent, *id);
+    uint32_t hint = entry ? entry->cell : UINT32_MAX;
+    if (entry)
+        *id = entry->id;
+    pthread_mutex_unlock(&agent->held_mutex);
+    return hint;
+}
+
+/* ---- losing ------------------------------------------------------------------------------------------- */
+
+static void report_lost(struct lease_agent *agent, struct lease_id id, enum reason reason,
+                        enum record_end end)
+{
+    bool told = false;
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, id);
+    if (entry && !entry->lost) {
+        entry->lost = told = true;
+        entry->reason = reason;
+        entry->end = end;
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+    uint64_t one = 1;
+    if (told && agent->event_fd >= 0 && write(agent->event_fd, &one, sizeof one) < 0)
+        return; /* the counter is full: it is readable, which is all that matters */
+}
+
+enum standing { STANDS, IS_LOST, IS_ELSEWHERE };
+
+/* What the book says now. Another book than the one that issued the lease stands in its place where
+ * the runtime directory was changed or removed. */
+static enum standing look_up(const struct held *held, enum reason *reason, enum record_end *end)
+{
+    struct provider *provider = held->provider;
+    enum standing standing = STANDS;
+    pthread_mutex_lock(&provider->mutex);
+    if (provider->table && provider_look(provider) == 0) {
+        const struct record *record = book_find(provider->book, held->id, held->cell);
+        bool lives = record && record_is_live(record) && record->state != RECORD_ORPHAN;
+        bool elsewhere = !record && provider->book->head.instance != held->id.instance;
+        standing = lives ? STANDS : elsewhere ? IS_ELSEWHERE : IS_LOST;
+        *reason = record ? REASON_ENDED : REASON_UNKNOWN_ID;
+        *end = record ? (enum record_end)record->end : END_NONE;
+    }
+    pthread_mutex_unlock(&provider->mutex);
+    return standing;
+}
+
+/* Taken again in the book that there is now: running work is counted there at once, an intention
+ * has to be admitted like any other. The caller goes on using the id that it knows. */
+static void take_again(struct lease_agent *agent, const struct held *held)
+{
+    struct request request = {.verb = VERB_ACQUIRE,
+                              .flags = REQUEST_FIRST | (held->dispatched ? REQUEST_RUNNING : 0u),
+                              .former = held->id,
+                              .hint = UINT32_MAX,
+                              .units = held->units,
+                              .slot = held->slot,
+                              .ttl_ms = held->ttl_ms,
+                              .asked_ns = host_now_ns(),
+                              .holder = held->holder};
+    if (held->flags & LEASE_MAY_IDLE)
+        request.flags |= REQUEST_MAY_IDLE;
+    struct event event = {.kind = EVENT_REQUEST, .request = &request};
+    struct effects effects;
+    agent_request_id(&request.id);
+    if (provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS) < 0 ||
+        effects.reply.verdict == ANSWER_UNREAD)
+        return; /* tried again at the next look */
+    if (effects.reply.verdict != ANSWER_GRANTED) {
+        report_lost(agent, held->id, REASON_UNKNOWN_ID, END_NONE);
+        return;
+    }
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, held->id);
+    if (entry) {
+        entry->id = effects.reply.lease;
+        entry->cell = effects.reply.cell;
+        entry->renew_ns = next_renewal(entry);
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+    if (entry)
+        return;
+    request.verb = VERB_RELEASE; /* given back meanwhile */
+    request.lease = effects.reply.lease;
+    agent_request_id(&request.id);
+    provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS);
+}
+
+static void renew(struct lease_agent *agent, const struct held *held)
+{
+    struct request request = {.verb = VERB_RENEW,
+                              .flags = REQUEST_FIRST,
+                              .lease = held->id,
+                              .hint = held->cell,
+                              .ttl_ms = held->ttl_ms};
+    struct event event = {.kind = EVENT_REQUEST, .request = &request};
+    struct effects effects;
+    agent_request_id(&request.id);
+    if (provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS) < 0)
+        return; /* tried again at the next look */
+    if (effects.reply.verdict == ANSWER_GONE) {
+        report_lost(agent, held->id, effects.reply.reason, effects.reply.end);
+        return;
+    }
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, held->id);
+    if (entry)
+        entry->renew_ns = next_renewal(entry);
+    pthread_mutex_unlock(&agent->held_mutex);
+}
+
+static bool renews_itself(const struct held *held)
+{
+    return !(held->flags & (LEASE_NO_HOLDER | LEASE_NO_RENEW)) &&
+           (!(held->flags & LEASE_BY_PID) || !held->dispatched);
+}
+
+static void look_after(struct lease_agent *agent, const struct held *held)
+{
+    enum reason reason;
+    enum record_end end;
+    enum standing standing = look_up(held, &reason, &end);
+    if (standing == IS_LOST)
+        report_lost(agent, held->id, reason, end);
+    else if (standing == IS_ELSEWHERE)
+        take_again(agent, held);
+    else if (renews_itself(held) && host_now_ns() >= held->renew_ns)
+        renew(agent, held);
+}
+
+/* ---- the thread --------------------------------------------------------------------------------------- */
+
+static void sleep_ms(struct lease_agent *agent, int64_t ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&agent->held_changed, &agent->held_mutex, &until);
+}
+
+static void *keep(void *arg)
+{
+    struct lease_agent *agent = arg;
+    pthread_mutex_lock(&agent->held_mutex);
+    while (!atomic_load_explicit(&agent->closing, memory_order_relaxed)) {
+        if (agent->held_count == 0) {
+            pthread_cond_wait(&agent->held_changed, &agent->held_mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&agent->held_mutex);
+        agent_follow(agent);
+        pthread_mutex_lock(&agent->held_mutex);
+        for (uint32_t i = 0; i < agent->held_used; i++) {
+            struct held held = agent->held[i];
+            if (held.id.counter == 0 || held.lost)
+                continue;
+            pthread_mutex_unlock(&agent->held_mutex);
+            look_after(agent, &held);
+            pthread_mutex_lock(&agent->held_mutex);
+        }
+        if (!atomic_load_explicit(&agent->closing, memory_order_relaxed))
+            sleep_ms(agent, LOOK_MS);
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+    return NULL;
+}
+
+/* Started with the first lease. All signals are the host's: none is delivered to this thread. */
+int keeper_start(struct lease_agent *agent)
+{
+    int error = 0;
+    pthread_mutex_lock(&agent->held_mutex);
+    if (!agent->keeper_runs) {
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        error = pthread_create(&agent->keeper, NULL, keep, agent);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        agent->keeper_runs = error == 0;
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+    return error == 0 ? 0 : LEASE_ENOMEM;
+}
+
+void keeper_stop(struct lease_agent *agent)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    bool runs = agent->keeper_runs;
+    agent->keeper_runs = false;
+    pthread_cond_broadcast(&agent->held_changed);
+    pthread_mutex_unlock(&agent->held_mutex);
+    if (runs)
+        pthread_join(agent->keeper, NULL);
+}
+
+/* ---- events --------------------------------------------------------------------------------------------- */
+
+int lease_event_fd(lease_agent_t *agent)
+{
+    return agent_check(agent) < 0 ? -1 : agent->event_fd;
+}
+
+static void fill_event(const struct held *held, struct lease_event *event)
+{
+    struct answer answer = {.verdict = ANSWER_GONE, .reason = held->reason, .end = held->end};
+    event->kind = LEASE_EVENT_LOST;
+    lease_id_format(held->provider->name, held->known_as, event->id);
+    broker_reason_text(&answer, event->reason, sizeof event->reason);
+}
+
+int lease_event_next(lease_agent_t *agent, struct lease_event *event)
+{
+    int error = agent_check(agent);
+    if (error < 0)
+        return error;
+    memset(event, 0, sizeof *event);
+    struct lease_id lost = {0, 0};
+    pthread_mutex_lock(&agent->held_mutex);
+    for (uint32_t i = 0; i < agent->held_used && lost.counter == 0; i++)
+        if (agent->held[i].id.counter != 0 && agent->held[i].lost) {
+            lost = agent->held[i].id;
+            fill_event(&agent->held[i], event);
+        }
+    pthread_mutex_unlock(&agent->held_mutex);
+    uint64_t drained;
+    if (lost.counter != 0)
+        keeper_remove(agent, lost);
+    else if (agent->event_fd >= 0 && read(agent->event_fd, &drained, sizeof drained) < 0)
+        return 0; /* nothing waited there either */
+    return 0;
+}

@@ -1,0 +1,300 @@
+#include "agent/probe.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/engine.h"
+#include "agent/probe_key.h"
+#include "broker/error.h"
+
+/* A question under way: its address is the http_get's arg, so that each can be told and cancelled.
+ */
+struct asking {
+    struct probe_target *target;
+    int kind;
+    bool pending;
+};
+
+/* Invariant: pending is the number of askings that are; 0 unless running. */
+struct probe_target {
+    struct provider_spec spec;
+    ns_t (*now)(void);
+    const struct engine *engine;
+    struct probe_key key;
+    struct engine_memory memory;
+    ns_t unanswered_ns[PROBE_UNANSWERED_MAX]; /* when each timed out; the oldest is overwritten */
+    unsigned unanswered_next;
+    bool running;
+    int pending;
+    struct http *http;
+    ns_t deadline;
+    probe_callback *done;
+    void *arg;
+    struct asking askings[ENGINE_ASKS_MAX];
+    struct probe_run run;
+};
+
+/* ---- for engines ---- */
+
+const struct engine *engine_of(enum engine_kind kind)
+{
+    return kind == ENGINE_STATIC ? &engine_static : &engine_llama;
+}
+
+void run_detail(struct probe_run *run, const char *format, ...)
+{
+    char line[2 * DETAIL_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    text_copy(run->reading.detail, sizeof run->reading.detail, line);
+}
+
+static void take_unauthorized(struct probe_run *run, int status)
+{
+    run->reading.health = HEALTH_UNAUTHORIZED;
+    if (run->spec->key_file[0] == '\0')
+        run_detail(run, "it wants an API key (%d): say key-file=PATH", status);
+    else
+        run_detail(run, "it does not accept the key (%d) in %s", status, run->spec->key_file);
+}
+
+static void take_status(struct probe_run *run, int status, const char *what)
+{
+    run->reading.health = HEALTH_UNKNOWN;
+    if (status == 401 || status == 403)
+        take_unauthorized(run, status);
+    else if (status >= 300 && status < 400)
+        run_detail(run, "%s answers %d: redirects are not followed", what, status);
+    else
+        run_detail(run, "%s answers %d", what, status);
+}
+
+bool run_take_failure(struct probe_run *run, const struct http_answer *answer, const char *what)
+{
+    switch (answer->failure) {
+    case HTTP_NONE:
+        if (answer->status == 200)
+            return false;
+        take_status(run, answer->status, what);
+        return true;
+    case HTTP_UNREACHABLE:
+    case HTTP_TIMEOUT_CONNECT:
+        run->reading.health = HEALTH_DOWN;
+        run_detail(run, "%s", answer->reason);
+        return true;
+    case HTTP_TIMEOUT_ANSWER: run->reading.health = HEALTH_BUSY; break;
+    case HTTP_TOO_LARGE:
+    case HTTP_BROKEN: run->reading.health = HEALTH_UNKNOWN; break;
+    }
+    run_detail(run, "%s: %s", what, answer->reason);
+    return true;
+}
+
+/* ---- target ---- */
+
+int probe_target_new(const struct provider_spec *spec, ns_t (*now)(void),
+                     struct probe_target **target)
+{
+    *target = calloc(1, sizeof **target);
+    if (*target == NULL)
+        return LEASE_ENOMEM;
+    (*target)->spec = *spec;
+    (*target)->now = now;
+    (*target)->engine = engine_of(spec->engine);
+    return 0;
+}
+
+void probe_target_destroy(struct probe_target **target)
+{
+    if (*target == NULL)
+        return;
+    probe_cancel(*target);
+    probe_key_wipe(&(*target)->key);
+    free(*target);
+    *target = NULL;
+}
+
+bool probe_is_running(const struct probe_target *target)
+{
+    return target->running;
+}
+
+static void cancel_askings(struct probe_target *target)
+{
+    for (int i = 0; i < ENGINE_ASKS_MAX; i++) {
+        if (!target->askings[i].pending)
+            continue;
+        http_cancel(target->http, &target->askings[i]);
+        target->askings[i].pending = false;
+        target->pending--;
+    }
+}
+
+void probe_cancel(struct probe_target *target)
+{
+    cancel_askings(target);
+    target->running = false;
+}
+
+int probe_unanswered(const struct probe_target *target)
+{
+    ns_t since = target->now() - PROBE_UNANSWERED_MS * NS_PER_MS;
+    int count = 0;
+    for (int i = 0; i < PROBE_UNANSWERED_MAX; i++)
+        count += target->unanswered_ns[i] != 0 && target->unanswered_ns[i] > since;
+    return count;
+}
+
+static void note_unanswered(struct probe_target *target)
+{
+    target->unanswered_ns[target->unanswered_next++ % PROBE_UNANSWERED_MAX] = target->now();
+}
+
+/* ---- one probe ---- */
+
+static void finish(struct probe_target *target)
+{
+    struct probe_run *run = &target->run;
+    struct reading *reading = &run->reading;
+    cancel_askings(target);
+    target->engine->end(run);
+    target->memory = run->memory;
+    reading->answered_ns = target->now();
+    if (target->key.open_to_others && reading->detail[0] == '\0')
+        run_detail(run, "warning: others may write %s", target->spec.key_file);
+    reading_sanitize(reading);
+    target->running = false;
+    target->done(target->arg, reading);
+}
+
+static void pump(struct probe_target *target);
+
+static void on_answer(void *arg, const struct http_answer *answer)
+{
+    struct asking *asking = arg;
+    struct probe_target *target = asking->target;
+    asking->pending = false;
+    target->pending--;
+    if (answer->failure == HTTP_TIMEOUT_ANSWER)
+        note_unanswered(target);
+    target->engine->take(&target->run, asking->kind, answer);
+    pump(target);
+}
+
+static int ask(struct probe_target *target, const struct engine_ask *question)
+{
+    char url[SPEC_URL_SIZE + ENGINE_PATH_SIZE];
+    const char *headers[] = {target->key.header, NULL};
+    struct asking *asking = &target->askings[question->kind];
+    int left_ms = (int)((target->deadline - target->now()) / NS_PER_MS);
+    if (left_ms < 1)
+        left_ms = 1;
+    snprintf(url, sizeof url, "%s%s", target->spec.probe_url, question->path);
+    *asking = (struct asking){.target = target, .kind = question->kind};
+    int error = http_get(target->http, url, target->key.header[0] != '\0' ? headers : NULL, left_ms,
+                         left_ms, on_answer, asking);
+    if (error == 0) {
+        asking->pending = true;
+        target->pending++;
+    }
+    return error;
+}
+
+static void give_up(struct probe_target *target, enum health health, const char *what, int error)
+{
+    target->run.reading.health = (int32_t)health;
+    target->run.decided = true;
+    run_detail(&target->run, "%s: %s", what,
+               error == LEASE_EABSENT  ? "not found"
+               : error == LEASE_EPERM  ? "may not be read"
+               : error == LEASE_EINVAL ? "has no key in its first line"
+               : error == LEASE_EFULL  ? "too many at a time"
+               : error == LEASE_ENOMEM ? "out of memory"
+                                       : "cannot be read");
+    finish(target);
+}
+
+/* Sends what there is to be asked now; finishes when there is nothing more. */
+static void pump(struct probe_target *target)
+{
+    struct engine_ask question;
+    while (!target->run.decided && target->engine->next(&target->run, target->now(), &question)) {
+        int error = ask(target, &question);
+        if (error != 0) {
+            give_up(target, HEALTH_UNKNOWN, error == LEASE_EABSENT ? "libcurl.so.4" : "request",
+                    error);
+            return;
+        }
+    }
+    if (target->run.decided || target->pending == 0)
+        finish(target);
+}
+
+static void run_begin(struct probe_target *target, enum probe_wants wants,
+                      const struct reading *last)
+{
+    struct probe_run *run = &target->run;
+    if (last != NULL) /* it may be this run's own reading of before */
+        memmove(&run->last, last, sizeof run->last);
+    else
+        reading_clear(&run->last);
+    reading_clear(&run->reading);
+    run->spec = &target->spec;
+    run->wants = wants;
+    run->memory = target->memory;
+    run->decided = false;
+    snprintf(run->reading.engine, sizeof run->reading.engine, "%s", target->engine->name);
+    target->engine->begin(run, target->now());
+}
+
+int probe_start(struct http *http, struct probe_target *target, enum probe_wants wants,
+                const struct reading *last, int probe_ms, probe_callback *done, void *arg)
+{
+    if (probe_ms < 1 || probe_ms > HTTP_TIMEOUT_MS_MAX)
+        return LEASE_EINVAL;
+    if (target->running)
+        return LEASE_EBUSY;
+    target->running = true;
+    target->http = http;
+    target->done = done;
+    target->arg = arg;
+    target->deadline = target->now() + probe_ms * NS_PER_MS;
+    run_begin(target, wants, last);
+    int error =
+        target->spec.key_file[0] == '\0' ? 0 : probe_key_read(&target->key, target->spec.key_file);
+    if (error != 0)
+        give_up(target, HEALTH_UNAUTHORIZED, target->spec.key_file, error);
+    else
+        pump(target);
+    return 0;
+}
+
+/* ---- blocking ---- */
+
+static void keep_reading(void *arg, const struct reading *reading)
+{
+    struct reading *to = arg;
+    *to = *reading;
+}
+
+int probe_now(const struct provider_spec *spec, enum probe_wants wants, const struct reading *last,
+              int probe_ms, ns_t (*now)(void), struct reading *reading)
+{
+    struct probe_target *target;
+    struct http *http;
+    int error = http_open(now, &http);
+    if (error != 0)
+        return error;
+    error = probe_target_new(spec, now, &target);
+    if (error == 0)
+        error = probe_start(http, target, wants, last, probe_ms, keep_reading, reading);
+    if (error == 0)
+        http_drain(http);
+    probe_target_destroy(&target);
+    http_close(&http);
+    return error;
+}

@@ -1,0 +1,72 @@
+/* Asking a server what it has free: one probe, inside an event loop or blocking.
+ *
+ * A probe ends in a struct reading, always: whatever the server does, within probe_ms. What could
+ * not be had is unknown (-1), never 0, and `detail` says why in one line.
+ *
+ * What a probe never does: wake a server that sleeps, load or evict a model, follow a redirect,
+ * keep a prompt or an answer that a server shows. What it cannot help: /slots of llama.cpp restarts
+ * the idle timer of --sleep-idle-seconds. So a background probe (PROBE_FULL) of an idle server
+ * reads /metrics, which does not. Where a server has no /metrics (they are off by default) /slots
+ * is read, and a server that is to fall asleep between requests should be started with --metrics;
+ * one that this target has once seen asleep is left in peace all the same: while it is idle only
+ * /props is read, and in_flight is then unknown until a verify (PROBE_QUICK) asks.
+ *
+ * Old llama-servers have slots + 2 HTTP threads, and a probe that was not answered sits on one of
+ * them until the server gets to it. A target counts these for 60 s (probe_unanswered); holding back
+ * is the caller's decision.
+ *
+ * Thread rules: a target belongs to one thread at a time. `now` is a clock that runs through
+ * suspend and is the one of the http it is used with. */
+#ifndef AGENT_PROBE_H
+#define AGENT_PROBE_H
+
+#include <stdbool.h>
+
+#include "agent/http.h"
+#include "agent/spec.h"
+#include "broker/reading.h"
+
+#define PROBE_UNANSWERED_MAX 16    /* counted up to here */
+#define PROBE_UNANSWERED_MS  60000 /* how long each is counted */
+
+enum probe_wants {
+    PROBE_QUICK, /* a verify waits: what is in flight, in as few questions as are safe */
+    PROBE_FULL,  /* in the background: also what is queued, and which models there are */
+};
+
+/* A server that is probed, with what was learnt about it: its key, whether it can sleep. */
+struct probe_target;
+
+/* `reading` is valid until it returns or starts the next probe of this target. It may do that, not
+ * destroy the target. */
+typedef void probe_callback(void *arg, const struct reading *reading);
+
+/* LEASE_ENOMEM; *target is NULL then. Asks nothing. The caller owns it; spec is copied. */
+int probe_target_new(const struct provider_spec *spec, ns_t (*now)(void),
+                     struct probe_target **target);
+
+/* Cancels what is under way, without its callback; *target becomes NULL. NULL is allowed. */
+void probe_target_destroy(struct probe_target **target);
+
+/* Starts a probe; its answer comes out of http_run, or before this returns where there is nothing
+ * to ask (static) or nothing can be asked (no key file, no libcurl). `last` is the last reading
+ * known, by whomever, or NULL: it tells whether the server is certainly awake, and what does not
+ * change is taken over from it. Copied. LEASE_EBUSY: one is under way (wait for that one).
+ * LEASE_EINVAL: probe_ms is not from 1 to HTTP_TIMEOUT_MS_MAX. Nothing has happened on failure. */
+int probe_start(struct http *http, struct probe_target *target, enum probe_wants wants,
+                const struct reading *last, int probe_ms, probe_callback *done, void *arg);
+
+bool probe_is_running(const struct probe_target *target);
+
+/* Ends one that is under way without its callback. */
+void probe_cancel(struct probe_target *target);
+
+/* Questions of the last 60 s that the server accepted and did not answer. */
+int probe_unanswered(const struct probe_target *target);
+
+/* Probes once and waits for it: at most probe_ms. *reading is filled on success. LEASE_ENOMEM,
+ * LEASE_EIO, LEASE_EINVAL: *reading is unchanged. */
+int probe_now(const struct provider_spec *spec, enum probe_wants wants, const struct reading *last,
+              int probe_ms, ns_t (*now)(void), struct reading *reading);
+
+#endif

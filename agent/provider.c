@@ -1,0 +1,423 @@
+#define _GNU_SOURCE
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/probe.h"
+#include "broker/host_clock.h"
+#include "broker/host_epoch.h"
+#include "broker/host_random.h"
+
+static int provider_step_locked(struct provider *provider, const struct event *event,
+                                struct effects *effects, int64_t budget_ms);
+
+/* ---- the list ----------------------------------------------------------------------------------- */
+
+static struct provider *listed(struct lease_agent *agent, const char *name)
+{
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(agent->providers[i]->name, name) == 0)
+            return agent->providers[i];
+    return NULL;
+}
+
+static struct provider *new_provider(struct lease_agent *agent, const char *name)
+{
+    struct provider *provider = calloc(1, sizeof *provider);
+    if (!provider)
+        return NULL;
+    provider->agent = agent;
+    text_copy(provider->name, sizeof provider->name, name);
+    pthread_mutex_init(&provider->mutex, NULL);
+    provider->words = &provider->own_words;
+    return provider;
+}
+
+static struct provider *add(struct lease_agent *agent, const char *name, int *error)
+{
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_relaxed);
+    struct provider *provider = count < PROVIDERS_MAX ? new_provider(agent, name) : NULL;
+    if (!provider) {
+        *error = count < PROVIDERS_MAX ? LEASE_ENOMEM : LEASE_EFULL;
+        return NULL;
+    }
+    agent->providers[count] = provider;
+    atomic_store_explicit(&agent->provider_count, count + 1, memory_order_release);
+    return provider;
+}
+
+/* Whose the server is: the host whose address its URL names, or who says so. */
+static bool is_owned(const struct provider_spec *spec)
+{
+    if (spec->own != OWN_BY_URL)
+        return spec->own == OWN_YES;
+    if (spec->url[0] == '\0')
+        return false;
+    return spec_host_is_numeric(spec) || spec_url_is_loopback(spec) ? spec_url_is_local(spec)
+                                                                    : false;
+}
+
+int provider_declare(struct lease_agent *agent, const char *text, bool only_new, char *why)
+{
+    struct provider_spec spec;
+    int error = spec_parse(text, &spec, why);
+    if (error == 0 && strlen(text) >= EFFECTIVE_SPEC_SIZE) {
+        snprintf(why, SPEC_ERROR_SIZE, "%s: longer than %d bytes", spec.name, EFFECTIVE_SPEC_SIZE);
+        error = LEASE_EINVAL;
+    }
+    if (error < 0)
+        return error;
+    pthread_mutex_lock(&agent->providers_mutex);
+    struct provider *provider = listed(agent, spec.name);
+    if (!provider)
+        provider = add(agent, spec.name, &error);
+    if (provider && !provider->table && !(only_new && provider->has_spec)) {
+        provider->spec = spec;
+        snprintf(provider->spec_text, sizeof provider->spec_text, "%s", text);
+        provider->has_spec = true;
+        provider->owned = is_owned(&spec);
+    }
+    pthread_mutex_unlock(&agent->providers_mutex);
+    if (error == LEASE_EFULL)
+        snprintf(why, SPEC_ERROR_SIZE, "more than %d providers", PROVIDERS_MAX);
+    return error;
+}
+
+void provider_free(struct provider *provider)
+{
+    if (host_table_is_open(&provider->host))
+        host_table_close(&provider->host);
+    for (uint32_t i = 0; i < provider->retired_count; i++)
+        host_table_unmap(provider->retired[i]);
+    pthread_mutex_destroy(&provider->mutex);
+    free(provider->memory);
+    free(provider->refusals);
+    free(provider->book);
+    free(provider);
+}
+
+const char *provider_url(const struct provider *provider)
+{
+    if (!provider->has_spec)
+        return "";
+    return provider->spec.client_url[0] ? provider->spec.client_url : provider->spec.url;
+}
+
+/* ---- the book ------------------------------------------------------------------------------------- */
+
+static void settings_of(const struct provider *provider, struct book_settings *settings)
+{
+    book_settings_default(settings);
+    if (!provider->has_spec)
+        return;
+    settings->slots = provider->spec.slots > 0 ? (uint32_t)provider->spec.slots : 0;
+    settings->probed = provider->spec.engine != ENGINE_STATIC;
+}
+
+static uint64_t epoch_of_new_book(const struct provider *provider)
+{
+    char name[HOST_TABLE_NAME_SIZE];
+    host_table_name(provider->name, name);
+    int dir = provider->agent->directory.fd;
+    if (faccessat(dir, name, F_OK, 0) == 0)
+        return (uint64_t)time(NULL) + 1; /* counts only where the file was left half made */
+    return host_epoch_next(provider->name, 0);
+}
+
+static int open_host_tier(struct provider *provider, bool create)
+{
+    struct lease_agent *agent = provider->agent;
+    struct host_table_options options = {
+        .instance = host_random_u64() | 1,
+        .epoch = create ? epoch_of_new_book(provider) : 1,
+        .mode = agent->directory.file_mode,
+        .create = create,
+    };
+    int error = host_table_open(&provider->host, agent->directory.fd, provider->name,
+                                provider->book, &options);
+    if (error < 0)
+        return error;
+    provider->table = &provider->host.table;
+    provider->words = host_table_words(&provider->host);
+    provider->reach = LEASE_REACH_HOST;
+    return 0;
+}
+
+static int open_process_tier(struct provider *provider)
+{
+    if (!provider->memory)
+        provider->memory = calloc(1, sizeof *provider->memory);
+    if (!provider->memory)
+        return LEASE_ENOMEM;
+    table_memory_init(provider->memory);
+    book_found(provider->book, host_random_u64() | 1, (uint64_t)time(NULL));
+    book_clean(provider->book);
+    provider->table = &provider->memory->table;
+    provider->words = &provider->own_words;
+    provider->reach = LEASE_REACH_PROCESS;
+    return 0;
+}
+
+static void blank_book(struct provider *provider)
+{
+    struct book_settings settings;
+    settings_of(provider, &settings);
+    book_init(provider->book, provider->name, &settings);
+    broker_init(&provider->broker, provider->book, provider->refusals);
+}
+
+static void warn_of_fallback(struct provider *provider, int error)
+{
+    snprintf(provider->warning, sizeof provider->warning,
+             "the book of %s in %s cannot be used (%s): only this process knows its leases",
+             provider->name, provider->agent->directory.path, lease_error_text(error));
+}
+
+/* What is fixed is told to the book once, so that processes to which the provider was not declared
+ * know that nobody can be asked. The caller holds provider->mutex. */
+static void tell_static(struct provider *provider)
+{
+    struct book *book = provider->book;
+    const struct reading *last = &book->sight.reading;
+    if (!provider->has_spec) {
+        book->settings.probed = strcmp(last->engine, engine_name(ENGINE_STATIC)) != 0;
+        return;
+    }
+    if (provider->spec.engine != ENGINE_STATIC || (book->sight.slots_last == provider->spec.slots &&
+                                                   last->slots_total == provider->spec.slots))
+        return;
+    struct reading reading;
+    struct effects effects;
+    struct event event = {.kind = EVENT_READING, .reading = &reading};
+    if (probe_now(&provider->spec, PROBE_QUICK, last, PROBE_MS, host_now_ns, &reading) == 0)
+        provider_step_locked(provider, &event, &effects, LOCK_BUDGET_MS);
+}
+
+/* The caller holds provider->mutex. */
+static int open_locked(struct provider *provider, bool create)
+{
+    if (provider->table)
+        return 0;
+    if (!provider->book)
+        provider->book = malloc(sizeof *provider->book);
+    if (!provider->book)
+        return LEASE_ENOMEM;
+    blank_book(provider);
+    int error = LEASE_EUNKNOWN;
+    if (provider->agent->has_directory) {
+        error = open_host_tier(provider, create);
+        if (error < 0 && error != LEASE_EUNKNOWN) {
+            warn_of_fallback(provider, error);
+            blank_book(provider);
+            error = open_process_tier(provider);
+        }
+    } else if (create) {
+        error = open_process_tier(provider);
+    }
+    if (error == 0)
+        tell_static(provider);
+    return error;
+}
+
+int provider_open(struct provider *provider)
+{
+    pthread_mutex_lock(&provider->mutex);
+    int error = open_locked(provider, provider->has_spec);
+    pthread_mutex_unlock(&provider->mutex);
+    return error;
+}
+
+/* Not declared to us: the speaker may have left it in its effective configuration, or there is a
+ * book of it. */
+static int discover(struct lease_agent *agent, const char *name)
+{
+    char text[EFFECTIVE_SPEC_SIZE], why[SPEC_ERROR_SIZE];
+    if (agent->has_directory && effective_find(agent->directory.path, name, text) == 0 &&
+        provider_declare(agent, text, true, why) == 0)
+        return 0;
+    if (!agent->has_directory)
+        return LEASE_EUNKNOWN;
+    char file[HOST_TABLE_NAME_SIZE];
+    host_table_name(name, file);
+    if (faccessat(agent->directory.fd, file, F_OK, 0) < 0)
+        return LEASE_EUNKNOWN;
+    int error = 0;
+    pthread_mutex_lock(&agent->providers_mutex);
+    if (!listed(agent, name))
+        add(agent, name, &error);
+    pthread_mutex_unlock(&agent->providers_mutex);
+    return error;
+}
+
+struct provider *provider_find(struct lease_agent *agent, const char *name, int *error)
+{
+    if (!name || !name_is_valid(name)) {
+        *error = LEASE_EINVAL;
+        return NULL;
+    }
+    struct provider *provider = listed(agent, name);
+    if (!provider) {
+        *error = discover(agent, name);
+        if (*error < 0)
+            return NULL;
+        provider = listed(agent, name);
+    }
+    *error = provider_open(provider);
+    return *error < 0 ? NULL : provider;
+}
+
+/* ---- the way of every change ------------------------------------------------------------------------ */
+
+/* Threads may sleep on the words of the table that is left: its mapping stays for a while. */
+static void leave_table(struct provider *provider)
+{
+    if (provider->retired_count == RETIRED_MAX) {
+        host_table_unmap(provider->retired[0]);
+        provider->retired_count--;
+        memmove(provider->retired, provider->retired + 1,
+                provider->retired_count * sizeof provider->retired[0]);
+    }
+    struct host_file *file = host_table_detach(&provider->host);
+    if (file)
+        provider->retired[provider->retired_count++] = file;
+    provider->table = NULL;
+    provider->words = &provider->own_words;
+    provider->reach = LEASE_REACH_NONE;
+}
+
+/* The directory was removed under us, or the file spoilt: what was in the book is gone, a new one
+ * begins. */
+static int reopen(struct provider *provider)
+{
+    leave_table(provider);
+    int error = agent_find_directory_again(provider->agent);
+    return error < 0 ? error : open_locked(provider, true);
+}
+
+void provider_move(struct provider *provider)
+{
+    pthread_mutex_lock(&provider->mutex);
+    if (provider->reach == LEASE_REACH_HOST) {
+        leave_table(provider);
+        open_locked(provider, true);
+    }
+    pthread_mutex_unlock(&provider->mutex);
+}
+
+static int begin(struct provider *provider, int64_t budget_ms)
+{
+    int error = table_begin(provider->table, provider->book, budget_ms);
+    bool lost = error == LEASE_EVANISHED || error == LEASE_EDAMAGED;
+    if (!lost || provider->reach != LEASE_REACH_HOST)
+        return error;
+    error = reopen(provider);
+    return error < 0 ? error : table_begin(provider->table, provider->book, budget_ms);
+}
+
+/* The caller holds provider->mutex. */
+static int provider_step_locked(struct provider *provider, const struct event *event,
+                                struct effects *effects, int64_t budget_ms)
+{
+    struct event stamped = *event;
+    int error = begin(provider, budget_ms);
+    if (error < 0)
+        return error;
+    stamped.now = host_now_ns();
+    broker_step(&provider->broker, &stamped, effects);
+    bool changed = book_is_dirty(provider->book);
+    if (changed || effects->note_count > 0)
+        table_commit(provider->table, provider->book, effects, stamped.now);
+    table_end(provider->table);
+    if (changed)
+        host_words_announce(provider->words, effects);
+    return 0;
+}
+
+int provider_step(struct provider *provider, const struct event *event, struct effects *effects,
+                  int64_t budget_ms)
+{
+    pthread_mutex_lock(&provider->mutex);
+    int error = provider_step_locked(provider, event, effects, budget_ms);
+    pthread_mutex_unlock(&provider->mutex);
+    return error;
+}
+
+int provider_look(struct provider *provider)
+{
+    return table_look(provider->table, provider->book);
+}
+
+/* ---- the dead ----------------------------------------------------------------------------------------- */
+
+static bool is_dead(const struct record *record, enum reap how)
+{
+    const struct holder *holder = &record->holder;
+    bool looked_at = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED ||
+                     (record->state == RECORD_WAITING && how == REAP_ALL);
+    if (!looked_at || !holder->local || holder->pid == 0 || (record->flags & RECORD_NO_HOLDER))
+        return false;
+    enum host_liveness liveness =
+        how == REAP_ALL ? host_process_check(holder->pid, holder->pid_start, holder->pid_space)
+                        : host_process_glance(holder->pid, holder->pid_space);
+    return liveness == HOST_PROCESS_DEAD;
+}
+
+static uint32_t find_dead(const struct book *book, enum reap how, uint16_t *dead)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < book->live_count; i++)
+        if (is_dead(&book->records[book->live[i]], how))
+            dead[count++] = book->live[i];
+    return count;
+}
+
+/* Looked for without the lock: nobody shall wait for it while we read about processes. Only who is
+ * found is looked at once more, under it. The caller holds provider->mutex. */
+static int reap(struct provider *provider, enum reap how, int64_t budget_ms)
+{
+    uint16_t dead[BOOK_CELLS];
+    struct event event = {.kind = EVENT_DEAD, .dead = dead};
+    struct effects effects;
+    if (provider_look(provider) == 0 && find_dead(provider->book, how, dead) == 0)
+        return 0;
+    int error = begin(provider, budget_ms);
+    if (error < 0)
+        return error;
+    event.dead_count = find_dead(provider->book, how, dead);
+    if (event.dead_count > 0) {
+        event.now = host_now_ns();
+        broker_step(&provider->broker, &event, &effects);
+        table_commit(provider->table, provider->book, &effects, event.now);
+    }
+    table_end(provider->table);
+    if (event.dead_count > 0)
+        host_words_announce(provider->words, &effects);
+    return (int)event.dead_count;
+}
+
+int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms)
+{
+    pthread_mutex_lock(&provider->mutex);
+    int result = reap(provider, how, budget_ms);
+    pthread_mutex_unlock(&provider->mutex);
+    return result;
+}
+
+void provider_lock_text(struct provider *provider, char *text, size_t size)
+{
+    uint32_t pid = 0;
+    pthread_mutex_lock(&provider->mutex);
+    if (provider->reach == LEASE_REACH_HOST)
+        pid = host_lock_holder(&provider->host.lock);
+    pthread_mutex_unlock(&provider->mutex);
+    if (pid)
+        snprintf(text, size, "book locked by pid %u, continue or end that process", pid);
+    else
+        snprintf(text, size, "book locked by another process, try again");
+}

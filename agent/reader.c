@@ -1,0 +1,117 @@
+/* Having a reading made, by one prober a provider and host: the speaker, else whoever finds none at
+ * it. All others wait for what it brings. */
+#define _GNU_SOURCE
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/probe.h"
+#include "broker/host_beat.h"
+#include "broker/host_clock.h"
+#include "broker/host_wait.h"
+
+#define SPEAKER_GRACE_MS 60 /* for the speaker to begin, before somebody else does */
+#define PROBER_LIMIT_MS  (PROBE_MS + 250)
+
+bool reader_has_speaker(const struct lease_agent *agent)
+{
+    if (!agent->has_directory)
+        return false;
+    int fd = host_beat_open(agent->directory.fd, false, 0);
+    if (fd < 0)
+        return false;
+    struct host_beat beat;
+    bool alive = host_beat_read(fd, &beat) == 0 && host_beat_alive(&beat, host_now_ns());
+    close(fd);
+    return alive;
+}
+
+static ns_t earlier(ns_t a, ns_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The book has a reading that is new enough, and `last` is a copy of the newest one. */
+static bool has_arrived(struct provider *provider, ns_t fresh_ns, struct reading *last)
+{
+    pthread_mutex_lock(&provider->mutex);
+    int error = provider_look(provider);
+    if (last)
+        *last = provider->book->sight.reading;
+    bool fresh = error == 0 && admission_is_fresh(provider->book, host_now_ns(), fresh_ns);
+    pthread_mutex_unlock(&provider->mutex);
+    return fresh;
+}
+
+static int take_in(struct provider *provider, struct reading *reading)
+{
+    struct effects effects;
+    struct event event = {.kind = EVENT_READING, .reading = reading};
+    reading_sanitize(reading);
+    return provider_step(provider, &event, &effects, LOCK_BUDGET_MS);
+}
+
+static int probe_by_myself(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
+{
+    struct reading *last = malloc(2 * sizeof *last);
+    if (!last)
+        return LEASE_ENOMEM;
+    struct reading *reading = last + 1;
+    int error = 0;
+    if (!has_arrived(provider, fresh_ns, last)) {
+        ns_t left_ms = (deadline_ns - host_now_ns()) / NS_PER_MS;
+        int probe_ms = (int)(left_ms < 1                 ? 1
+                             : left_ms > PROBE_BUDGET_MS ? PROBE_BUDGET_MS
+                                                         : left_ms);
+        error = probe_now(&provider->spec, PROBE_QUICK, last, probe_ms, host_now_ns, reading);
+        if (error == 0)
+            error = take_in(provider, reading);
+    }
+    free(last);
+    return error;
+}
+
+static void sleep_until_change(struct provider *provider, uint32_t seen, ns_t until_ns)
+{
+    ns_t left = until_ns - host_now_ns();
+    if (left > 0)
+        host_words_await_change(provider->words, seen, left);
+}
+
+int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
+{
+    uint32_t pid = provider->agent->self.pid;
+    bool can_probe = provider->has_spec && provider->reach != LEASE_REACH_NONE;
+    bool demanded = false;
+    ns_t grace_ns = 0;
+    for (;;) {
+        struct host_words *words = provider->words;
+        uint32_t seen = atomic_load_explicit(&words->change, memory_order_acquire);
+        if (has_arrived(provider, fresh_ns, NULL))
+            return 0;
+        ns_t now = host_now_ns();
+        if (now >= deadline_ns)
+            return LEASE_ETIMEOUT;
+        if (!demanded) {
+            demanded = true;
+            bool speaker = !provider->agent->speaker && reader_has_speaker(provider->agent);
+            grace_ns = speaker ? now + SPEAKER_GRACE_MS * NS_PER_MS : now;
+            if (speaker)
+                host_words_demand(words);
+        }
+        ns_t look_ns = now + 20 * NS_PER_MS;
+        if (host_words_is_probed(words, now, PROBER_LIMIT_MS * NS_PER_MS)) {
+            sleep_until_change(provider, seen, earlier(look_ns, deadline_ns));
+        } else if (now < grace_ns) {
+            sleep_until_change(provider, seen, earlier(grace_ns, deadline_ns));
+        } else if (!can_probe) {
+            return LEASE_ETIMEOUT;
+        } else if (host_words_take_probe(words, pid, now, PROBER_LIMIT_MS * NS_PER_MS)) {
+            int error = probe_by_myself(provider, fresh_ns, deadline_ns);
+            host_words_leave_probe(words, pid);
+            if (error < 0)
+                return error;
+        }
+    }
+}

@@ -1,0 +1,61 @@
+/* The host's own socket, the end that answers: a ROUTER at ipc://DIRECTORY/agent.ipc.
+ *
+ * Whoever opens it holds the flock on agent.lock of that directory, from before service_open until
+ * after service_close: binding takes the path from whoever has it, without an error on either side.
+ *
+ * Nothing here blocks, and nothing that arrives ends the process: what cannot be read is counted
+ * and dropped, or refused with an answer (proto/README.md says which). What is not bounded are the
+ * frames of one message, which libzmq gathers before it shows the first: who may connect is
+ * therefore for the directory to say, 0700, or a group's.
+ *
+ * Threads: one thread at a time. After fork the child may only close, which frees nothing there. */
+#ifndef AGENT_SERVICE_H
+#define AGENT_SERVICE_H
+
+#include <stdint.h>
+
+#include "agent/ipc.h"
+#include "proto/message.h"
+
+struct service;
+
+/* Answers one request in the same turn: 0, with the fields of the reply filled in, or a LEASE_E...,
+ * which makes it a reply that is not ok; text may be set either way (wire_copy_text), and is the
+ * error's own where it is not. On entry the reply is empty but for its head; `ok` and `error` are
+ * set for the handler. It must not block, nor call service_run or service_close. */
+typedef int service_handler(void *arg, const struct message *request, struct message *reply);
+
+/* All only grow. */
+struct service_counters {
+    uint64_t answered; /* requests that the handler saw, whatever it said */
+    uint64_t refused;  /* read so far that they could be answered, but wrong, or too new */
+    uint64_t dropped;  /* no message, no request, or in too many frames: not answered */
+    uint64_t mended;   /* replies of the handler that could not be sent: LEASE_EINTERNAL went */
+    uint64_t gone;     /* replies whose asker had left */
+    uint64_t full;     /* replies to an asker that takes none: dropped */
+};
+
+/* Frames that one service_run takes at most, about a third as many requests. */
+#define SERVICE_FRAMES_MAX 256
+
+/* Binds the socket in the directory; it is the user's own (0600), or the group's too (0660) where
+ * the directory is (setgid, and writable for it). arg is borrowed for the life of the service.
+ * LEASE_EINVAL, LEASE_EDIR as ipc_endpoint, or there is no such directory. LEASE_EPERM: others may
+ * write there, or we may not. LEASE_EIO, LEASE_ENOMEM. On failure *service is unchanged. */
+int service_open(const char *directory, service_handler *handler, void *arg,
+                 struct service **service);
+
+/* Takes the name away if it is still ours, closes, frees and sets *self to NULL; NULL is fine.
+ * Requests that were not read are lost; their askers find nobody, or the next speaker. */
+void service_close(struct service **self);
+
+/* The ROUTER, for zmq_poll with ZMQ_POLLIN; borrowed. Not for anything else. */
+void *service_socket(struct service *self);
+
+/* Answers what has arrived, up to SERVICE_FRAMES_MAX; zmq_poll tells at once if there is more.
+ * 0, LEASE_EFORK in a forked child, LEASE_EIO when the socket is of no more use. */
+int service_run(struct service *self);
+
+struct service_counters service_counters(const struct service *self);
+
+#endif

@@ -1,0 +1,376 @@
+#define _GNU_SOURCE
+
+#include "agent/speaker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "agent/client.h"
+#include "broker/host_clock.h"
+#include "broker/host_epoch.h"
+#include "broker/host_random.h"
+
+#define BEAT_NS       NS_PER_SEC
+#define TRY_NS        (NS_PER_SEC / 2) /* between two tries to take over */
+#define YIELDED_NS    (3 * NS_PER_SEC) /* who yielded does not try again before */
+#define SERVER_TRIES  30               /* of a daemon that asks an embedded agent to yield */
+#define SERVER_TRY_MS 100
+
+/* ---- taking and leaving the office ---------------------------------------------------------------------- */
+
+/* Whoever becomes the owner's voice raises the epoch: tokens grow, nothing ends. */
+static void raise_epochs(struct speaker *speaker)
+{
+    for (uint32_t i = 0; i < speaker->prober_count; i++) {
+        struct provider *provider = speaker->probers[i]->provider;
+        pthread_mutex_lock(&provider->mutex);
+        if (table_begin(provider->table, provider->book, LOCK_BUDGET_MS) == 0) {
+            static const struct effects none_happened;
+            uint64_t now = provider->book->head.epoch;
+            book_raise_epoch(provider->book, host_epoch_next(provider->name, now));
+            table_commit(provider->table, provider->book, &none_happened, host_now_ns());
+            table_end(provider->table);
+        }
+        pthread_mutex_unlock(&provider->mutex);
+    }
+}
+
+static void copy_providers(struct lease_agent *agent, struct effective *effective)
+{
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!agent->providers[i]->has_spec)
+            continue;
+        memcpy(effective->providers[effective->provider_count++].text,
+               agent->providers[i]->spec_text, EFFECTIVE_SPEC_SIZE);
+    }
+}
+
+/* What the last speaker served is served on; its lasting id is kept. */
+static void take_over(struct speaker *speaker, struct effective *effective)
+{
+    if (effective_read(speaker->agent->directory.path, effective) < 0)
+        return;
+    memcpy(speaker->id, effective->id, sizeof speaker->id);
+    for (uint32_t i = 0; i < effective->provider_count; i++) {
+        char why[SPEC_ERROR_SIZE];
+        if (!(speaker->agent->flags & LEASE_OPEN_DAEMON))
+            provider_declare(speaker->agent, effective->providers[i].text, true, why);
+    }
+}
+
+static int leave_word(struct speaker *speaker)
+{
+    struct lease_agent *agent = speaker->agent;
+    struct effective *effective = calloc(1, sizeof *effective);
+    if (!effective)
+        return LEASE_ENOMEM;
+    take_over(speaker, effective);
+    memset(effective, 0, sizeof *effective);
+    static const uint8_t none[16];
+    if (memcmp(speaker->id, none, sizeof none) == 0) {
+        uint64_t drawn[2] = {host_random_u64(), host_random_u64()};
+        memcpy(speaker->id, drawn, sizeof drawn);
+    }
+    memcpy(effective->id, speaker->id, sizeof effective->id);
+    memcpy(effective->name, agent->host, sizeof effective->name);
+    snprintf(effective->version, sizeof effective->version, "%s", LEASEHOLD_VERSION);
+    snprintf(effective->kind, sizeof effective->kind, "%s",
+             agent->flags & LEASE_OPEN_DAEMON ? "daemon" : "embedded");
+    effective->pid = agent->self.pid;
+    copy_providers(agent, effective);
+    int error = effective_write(agent->directory.path, effective, agent->directory.file_mode);
+    free(effective);
+    return error;
+}
+
+static void write_beat(struct speaker *speaker, ns_t now)
+{
+    bool daemon = speaker->agent->flags & LEASE_OPEN_DAEMON;
+    if (speaker->beat_fd >= 0)
+        host_beat_write(speaker->beat_fd, daemon ? HOST_BEAT_DAEMON : HOST_BEAT_EMBEDDED);
+    speaker->beat_ns = now + BEAT_NS;
+}
+
+/* The office is given back in the reverse order in which it was taken; what was never had is
+ * passed over. */
+static void leave(struct speaker *speaker)
+{
+    speaker_service_close(speaker);
+    speaker_probers_free(speaker);
+    http_close(&speaker->http);
+    if (speaker->beat_fd >= 0)
+        close(speaker->beat_fd);
+    speaker->beat_fd = -1;
+    if (host_lock_held(&speaker->lock))
+        host_lock_release(&speaker->lock);
+    host_lock_close(&speaker->lock);
+}
+
+static int try_lock(struct speaker *speaker)
+{
+    const struct host_dir *directory = &speaker->agent->directory;
+    int error = host_lock_open(&speaker->lock, directory->fd, SPEAKER_LOCK_FILE, HOST_LOCK_CREATE,
+                               directory->file_mode);
+    if (error == 0)
+        error = host_lock_acquire(&speaker->lock, HOST_LOCK_EXCLUSIVE, 0);
+    if (error < 0)
+        host_lock_close(&speaker->lock);
+    return error;
+}
+
+static int enter(struct speaker *speaker)
+{
+    const struct host_dir *directory = &speaker->agent->directory;
+    int error = try_lock(speaker);
+    if (error < 0)
+        return error;
+    error = http_open(host_now_ns, &speaker->http);
+    if (error == 0)
+        error = leave_word(speaker);
+    if (error == 0)
+        error = speaker_probers_update(speaker);
+    if (error == 0)
+        error = speaker_service_open(speaker);
+    if (error < 0) {
+        leave(speaker);
+        return error;
+    }
+    raise_epochs(speaker);
+    speaker->beat_fd = host_beat_open(directory->fd, true, directory->file_mode);
+    speaker->started_ns = host_now_ns();
+    speaker->yields = false;
+    speaker->moves = atomic_load(&speaker->agent->moves);
+    write_beat(speaker, speaker->started_ns);
+    return 0;
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------------- */
+
+static void set_state(struct speaker *speaker, enum speaker_state state)
+{
+    pthread_mutex_lock(&speaker->state_mutex);
+    speaker->state = state;
+    pthread_cond_broadcast(&speaker->state_changed);
+    pthread_mutex_unlock(&speaker->state_mutex);
+}
+
+static bool should_stop(const struct speaker *speaker)
+{
+    return atomic_load_explicit(&speaker->stop, memory_order_acquire);
+}
+
+static void drain(int fd)
+{
+    uint64_t count;
+    while (read(fd, &count, sizeof count) > 0)
+        continue;
+}
+
+static void wait_for_work(struct speaker *speaker, ns_t until_ns)
+{
+    ns_t left = until_ns - host_now_ns();
+    long timeout_ms = left <= 0 ? 0 : (long)((left + NS_PER_MS - 1) / NS_PER_MS);
+    zmq_pollitem_t items[3] = {
+        {.fd = speaker->wake_fd, .events = ZMQ_POLLIN},
+        {.fd = speaker->http ? http_fd(speaker->http) : -1, .events = ZMQ_POLLIN},
+        {.socket = speaker->service ? service_socket(speaker->service) : NULL,
+         .events = ZMQ_POLLIN},
+    };
+    int count = !speaker->http ? 1 : !speaker->service ? 2 : 3;
+    zmq_poll(items, count, timeout_ms);
+    if (items[0].revents)
+        drain(speaker->wake_fd);
+}
+
+static void speak(struct speaker *speaker)
+{
+    set_state(speaker, SPEAKER_SPEAKING);
+    while (!should_stop(speaker) && !speaker->yields &&
+           speaker->moves == atomic_load(&speaker->agent->moves)) {
+        ns_t now = host_now_ns();
+        agent_follow(speaker->agent);
+        if (now >= speaker->beat_ns)
+            write_beat(speaker, now);
+        if (speaker->service)
+            service_run(speaker->service);
+        speaker_probers_update(speaker);
+        speaker_probers_run(speaker);
+        ns_t until = speaker_probers_deadline(speaker);
+        wait_for_work(speaker, until < speaker->beat_ns ? until : speaker->beat_ns);
+    }
+    leave(speaker);
+    speaker->next_try_ns = host_now_ns() + (speaker->yields ? YIELDED_NS : 0);
+}
+
+/* An embedded agent that found somebody else at it takes over when the kernel drops that lock. */
+static void *run(void *arg)
+{
+    struct speaker *speaker = arg;
+    bool daemon = speaker->agent->flags & LEASE_OPEN_DAEMON;
+    while (!should_stop(speaker)) {
+        agent_follow(speaker->agent);
+        ns_t now = host_now_ns();
+        if (now >= speaker->next_try_ns) {
+            speaker->next_try_ns = now + TRY_NS;
+            if (enter(speaker) == 0) {
+                speak(speaker);
+                continue;
+            }
+            set_state(speaker, daemon ? SPEAKER_REFUSED : SPEAKER_LISTENING);
+            if (daemon)
+                return NULL;
+        }
+        wait_for_work(speaker, speaker->next_try_ns);
+    }
+    return NULL;
+}
+
+/* ---- starting and stopping -------------------------------------------------------------------------------- */
+
+static void free_speaker(struct speaker *speaker)
+{
+    close(speaker->wake_fd);
+    pthread_cond_destroy(&speaker->state_changed);
+    pthread_mutex_destroy(&speaker->state_mutex);
+    free(speaker);
+}
+
+static struct speaker *new_speaker(struct lease_agent *agent)
+{
+    struct speaker *speaker = calloc(1, sizeof *speaker);
+    if (!speaker)
+        return NULL;
+    speaker->agent = agent;
+    speaker->beat_fd = -1;
+    speaker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&speaker->state_mutex, NULL);
+    pthread_cond_init(&speaker->state_changed, NULL);
+    return speaker;
+}
+
+/* All signals are the host's: none is delivered to these threads, nor to those that they start. */
+static int start_threads(struct speaker *speaker)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&speaker->thread, NULL, run, speaker) == 0 ? 0 : LEASE_ENOMEM;
+    if (error == 0)
+        speaker_watch_start(speaker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static enum speaker_state await_start(struct speaker *speaker)
+{
+    pthread_mutex_lock(&speaker->state_mutex);
+    while (speaker->state == SPEAKER_STARTING)
+        pthread_cond_wait(&speaker->state_changed, &speaker->state_mutex);
+    enum speaker_state state = speaker->state;
+    pthread_mutex_unlock(&speaker->state_mutex);
+    return state;
+}
+
+static void stop_threads(struct speaker *speaker)
+{
+    uint64_t one = 1;
+    atomic_store_explicit(&speaker->stop, true, memory_order_release);
+    if (write(speaker->wake_fd, &one, sizeof one) < 0)
+        perror(NULL); /* cannot happen: the counter is far from full */
+    pthread_join(speaker->thread, NULL);
+    speaker_watch_stop(speaker);
+}
+
+static int start_once(struct lease_agent *agent)
+{
+    struct speaker *speaker = new_speaker(agent);
+    if (!speaker)
+        return LEASE_ENOMEM;
+    int error = start_threads(speaker);
+    if (error == 0 && await_start(speaker) == SPEAKER_REFUSED) {
+        stop_threads(speaker);
+        error = LEASE_EBUSY;
+    }
+    if (error < 0)
+        free_speaker(speaker);
+    else
+        agent->speaker = speaker;
+    return error;
+}
+
+static void request_yield(const char *directory)
+{
+    struct message request, reply;
+    uint64_t id[2] = {host_random_u64(), host_random_u64()};
+    message_request(&request, MESSAGE_YIELD, (const uint8_t *)id);
+    request.kind = MESSAGE_DAEMON;
+    client_ask(directory, &request, &reply, SERVER_TRY_MS);
+}
+
+/* Who sits on the lock: an embedded agent is asked to yield, a daemon stays. */
+static int ask_to_yield(struct lease_agent *agent, char *error, size_t error_size)
+{
+    struct effective *effective = calloc(1, sizeof *effective);
+    if (!effective)
+        return LEASE_ENOMEM;
+    int result = effective_read(agent->directory.path, effective);
+    bool daemon = result == 0 && strcmp(effective->kind, "daemon") == 0;
+    if (daemon) {
+        snprintf(
+            error, error_size,
+            "lease-agent of %s (pid %u) speaks for %s already, stop it or choose another --dir",
+            effective->name, effective->pid, agent->directory.path);
+        result = LEASE_EDAEMON;
+    } else {
+        snprintf(error, error_size, "an embedded agent (pid %u) speaks for %s and does not yield",
+                 effective->pid, agent->directory.path);
+        request_yield(agent->directory.path);
+        result = 0; /* whether it does shows when we try again */
+    }
+    free(effective);
+    return result;
+}
+
+/* Embedded agents that speak in other candidates yield too, and follow to where the daemon is. */
+static void ask_the_others(struct lease_agent *agent)
+{
+    struct host_dir_candidate candidates[HOST_DIR_CANDIDATES_MAX];
+    unsigned count = host_dir_candidates(agent->asked[0] ? agent->asked : NULL, candidates);
+    for (unsigned i = 0; i < count; i++)
+        if (candidates[i].alive && candidates[i].speaker_kind == HOST_BEAT_EMBEDDED &&
+            strcmp(candidates[i].path, agent->directory.path) != 0)
+            request_yield(candidates[i].path);
+}
+
+int speaker_start(struct lease_agent *agent, char *error, size_t error_size)
+{
+    if (agent->flags & LEASE_OPEN_DAEMON)
+        ask_the_others(agent);
+    int result = start_once(agent);
+    bool daemon = agent->flags & LEASE_OPEN_DAEMON;
+    for (int i = 0; daemon && result == LEASE_EBUSY && i < SERVER_TRIES; i++) {
+        result = ask_to_yield(agent, error, error_size);
+        if (result < 0)
+            return result;
+        struct timespec pause = {0, SERVER_TRY_MS * 1000000L};
+        nanosleep(&pause, NULL);
+        result = start_once(agent);
+    }
+    return result;
+}
+
+void speaker_stop(struct lease_agent *agent)
+{
+    if (!agent->speaker)
+        return;
+    stop_threads(agent->speaker);
+    free_speaker(agent->speaker);
+    agent->speaker = NULL;
+}

@@ -1,0 +1,72 @@
+/* The speaker: the one process of a host that keeps readings fresh, reaps what has ended, and
+ * answers over ipc. Whoever holds the lock on agent.lock is it: the daemon where there is one,
+ * else an embedded agent. Internal.
+ *
+ * A thread of its own, with all signals blocked; everything here but `stop` and `wake_fd` belongs
+ * to it. */
+#ifndef AGENT_SPEAKER_H
+#define AGENT_SPEAKER_H
+
+#include "agent/agent.h"
+#include "agent/http.h"
+#include "agent/probe.h"
+#include "agent/service.h"
+#include "broker/host_beat.h"
+
+#define SPEAKER_LOCK_FILE "agent.lock"
+
+/* One provider's probe. */
+struct prober {
+    struct speaker *speaker;
+    struct provider *provider;
+    struct probe_target *target;
+    uint32_t demand_seen; /* of the provider's words, as last acted upon */
+    uint32_t demand_started;
+    bool has_office; /* we are the prober in the provider's words */
+    bool parked;     /* `reading` waits for the book's lock */
+    ns_t parked_ns;
+    ns_t tick_ns; /* when the book is looked at next */
+    struct reading reading;
+};
+
+enum speaker_state { SPEAKER_STARTING, SPEAKER_LISTENING, SPEAKER_SPEAKING, SPEAKER_REFUSED };
+
+struct speaker {
+    struct lease_agent *agent;
+    pthread_t thread;
+    pthread_t watcher;
+    bool watcher_runs;
+    int wake_fd; /* eventfd: a demand, or stop */
+    _Atomic bool stop;
+
+    pthread_mutex_t state_mutex;
+    pthread_cond_t state_changed;
+    enum speaker_state state;
+
+    struct host_lock lock;
+    int beat_fd;
+    bool yields;    /* a daemon asked for the office */
+    uint32_t moves; /* of the agent, when the office was taken */
+    ns_t started_ns, beat_ns, next_try_ns;
+    uint8_t id[16]; /* lasting */
+    struct http *http;
+    struct service *service;
+    uint32_t prober_count;
+    struct prober *probers[PROVIDERS_MAX];
+};
+
+/* speaker_probe.c */
+int speaker_probers_update(struct speaker *speaker); /* one for each provider that is known */
+void speaker_probers_free(struct speaker *speaker);
+void speaker_probers_run(struct speaker *speaker);
+ns_t speaker_probers_deadline(const struct speaker *speaker);
+
+/* speaker_watch.c: a thread that turns demands in shared memory into a readable descriptor. */
+int speaker_watch_start(struct speaker *speaker);
+void speaker_watch_stop(struct speaker *speaker);
+
+/* speaker_service.c */
+int speaker_service_open(struct speaker *speaker);
+void speaker_service_close(struct speaker *speaker);
+
+#endif

@@ -1,0 +1,287 @@
+/* Looking: a snapshot of everything known. */
+#define _GNU_SOURCE
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/asking.h"
+#include "agent/effective.h"
+#include "broker/host_clock.h"
+
+/* ---- room that grows --------------------------------------------------------------------------------- */
+
+static void *grow(void *array, uint32_t count, size_t size)
+{
+    if (count % 64 != 0)
+        return array;
+    return realloc(array, (size_t)(count + 64) * size);
+}
+
+static struct lease_entry *add_lease(struct lease_fleet *fleet)
+{
+    void *room = grow(fleet->leases, fleet->lease_count, sizeof *fleet->leases);
+    if (!room)
+        return NULL;
+    fleet->leases = room;
+    struct lease_entry *entry = &fleet->leases[fleet->lease_count++];
+    memset(entry, 0, sizeof *entry);
+    return entry;
+}
+
+static struct lease_work *add_work(struct lease_fleet *fleet, const char *kind)
+{
+    void *room = grow(fleet->work, fleet->work_count, sizeof *fleet->work);
+    if (!room)
+        return NULL;
+    fleet->work = room;
+    struct lease_work *work = &fleet->work[fleet->work_count++];
+    memset(work, 0, sizeof *work);
+    snprintf(work->kind, sizeof work->kind, "%s", kind);
+    work->slot = -1;
+    return work;
+}
+
+/* ---- one provider --------------------------------------------------------------------------------------- */
+
+static int64_t since_ms(ns_t then, ns_t now)
+{
+    return then == 0 ? -1 : now <= then ? 0 : (now - then) / NS_PER_MS;
+}
+
+static int fill_lease(struct lease_fleet *fleet, const struct provider *provider,
+                      const struct record *record, ns_t now)
+{
+    struct lease_entry *entry = add_lease(fleet);
+    if (!entry)
+        return LEASE_ENOMEM;
+    lease_id_format(provider->name, record->id, entry->id);
+    snprintf(entry->state, sizeof entry->state, "%s",
+             record_state_name((enum record_state)record->state));
+    memcpy(entry->host, record->holder.host, sizeof entry->host);
+    memcpy(entry->label, record->holder.label, sizeof entry->label);
+    entry->pid = record->holder.pid;
+    entry->units = record->units;
+    entry->slot = record->slot;
+    entry->age_ms = since_ms(record->acquired_ns, now);
+    entry->dispatched_ms = since_ms(record->dispatched_ns, now);
+    entry->left_ms = (record->deadline_ns - now) / NS_PER_MS;
+    entry->token = record->token;
+    entry->reach = provider->reach;
+    ns_t idle = admission_idle_ns(provider->book, record, now);
+    entry->idle_ms = idle < 0 ? -1 : idle / NS_PER_MS;
+    return 0;
+}
+
+static int fill_was(struct lease_fleet *fleet, const char *kind, const struct record *record,
+                    uint32_t units, int64_t for_ms)
+{
+    struct lease_work *work = add_work(fleet, kind);
+    if (!work)
+        return LEASE_ENOMEM;
+    work->units = units;
+    work->slot = record->slot;
+    work->for_ms = for_ms;
+    work->was_pid = record->holder.pid;
+    memcpy(work->was_host, record->holder.host, sizeof work->was_host);
+    memcpy(work->was_label, record->holder.label, sizeof work->was_label);
+    return 0;
+}
+
+static int fill_records(struct lease_fleet *fleet, struct lease_view *view,
+                        const struct provider *provider, ns_t now)
+{
+    const struct book *book = provider->book;
+    int error = 0;
+    for (uint32_t i = 0; i < book->live_count && error == 0; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        ns_t idle = admission_idle_ns(book, record, now);
+        bool shown = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED;
+        if (shown)
+            error = fill_lease(fleet, provider, record, now);
+        if (record->state == RECORD_ORPHAN && error == 0)
+            error =
+                fill_was(fleet, "orphan", record, record->units, since_ms(record->ended_ns, now));
+        if (idle >= 0 && error == 0)
+            error = fill_was(fleet, "ghost", record, record->units, idle / NS_PER_MS);
+    }
+    if (error == 0 && view->strangers > 0) {
+        struct lease_work *work = add_work(fleet, "stranger");
+        if (!work)
+            return LEASE_ENOMEM;
+        work->units = (uint32_t)view->strangers;
+        int64_t since = since_ms(book->sight.strangers_since_ns, now);
+        work->for_ms = since < 0 ? 0 : since;
+    }
+    return error;
+}
+
+static void fill_reading(struct lease_view *view, const struct provider *provider, ns_t now,
+                         const struct tally *tally)
+{
+    const struct reading *reading = &provider->book->sight.reading;
+    bool fresh = tally->trusted || !provider->book->settings.probed;
+    bool fixed = !provider->book->settings.probed;
+    view->slots_total = provider->book->sight.slots_last > 0 || provider->book->settings.slots > 0
+                            ? tally->slots
+                            : -1;
+    view->in_flight = tally->counts ? reading->in_flight : -1;
+    view->queued = fresh ? reading->queued : -1;
+    view->age_ms = since_ms(reading->sent_ns ? reading->answered_ns : 0, now);
+    view->free = view->in_flight < 0              ? -1
+                 : view->in_flight > tally->slots ? 0
+                                                  : tally->slots - view->in_flight;
+    snprintf(view->signal, sizeof view->signal, "%s",
+             signal_name((enum signal_kind)reading->signal));
+    snprintf(view->engine, sizeof view->engine, "%s", fixed ? "static" : reading->engine);
+    enum health health = fixed ? HEALTH_OK : fresh ? (enum health)reading->health : HEALTH_UNKNOWN;
+    snprintf(view->health, sizeof view->health, "%s", health_name(health));
+    snprintf(view->detail, sizeof view->detail, "%s", reading->detail);
+    for (int32_t i = 0; i < reading->model_count && i < LEASE_MODELS_MAX; i++) {
+        memcpy(view->models[i].name, reading->models[i].name, sizeof view->models[i].name);
+        snprintf(view->models[i].state, sizeof view->models[i].state, "%s",
+                 model_state_name((enum model_state)reading->models[i].state));
+        view->model_count++;
+    }
+}
+
+static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct provider *provider)
+{
+    const struct book *book = provider->book;
+    ns_t now = host_now_ns();
+    struct tally tally;
+    admission_tally(book, now, &tally);
+    memset(view, 0, sizeof *view);
+    memcpy(view->provider, provider->name, sizeof view->provider);
+    bool local = provider->owned || provider->reach != LEASE_REACH_FLEET;
+    snprintf(view->owner, sizeof view->owner, "%s", local ? provider->agent->host : "");
+    snprintf(view->url, sizeof view->url, "%s", provider_url(provider));
+    snprintf(view->group, sizeof view->group, "%s", provider->has_spec ? provider->spec.group : "");
+    snprintf(view->state, sizeof view->state, "live");
+    view->reach = provider->reach;
+    view->epoch = book->head.epoch;
+    view->version =
+        provider->reach == LEASE_REACH_HOST ? host_table_version(&provider->host) : book->place_max;
+    fill_reading(view, provider, now, &tally);
+    view->available = tally.available;
+    view->leased = tally.held;
+    view->dispatched = tally.dispatched;
+    view->waiting = tally.waiting;
+    view->strangers = tally.counts ? tally.strangers : 0;
+    view->ghosts = tally.ghosts;
+    view->orphans = tally.orphans;
+    view->first_lease = fleet->lease_count;
+    view->first_work = fleet->work_count;
+    int error = fill_records(fleet, view, provider, now);
+    view->lease_count = fleet->lease_count - view->first_lease;
+    view->work_count = fleet->work_count - view->first_work;
+    return error;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------ */
+
+/* Books of providers that nobody declared to us are looked at too. */
+static void discover_books(struct lease_agent *agent)
+{
+    if (!agent->has_directory)
+        return;
+    int fd = openat(agent->directory.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    if (!directory) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    const struct dirent *entry;
+    while ((entry = readdir(directory))) {
+        size_t length = strlen(entry->d_name), suffix = strlen(HOST_TABLE_SUFFIX);
+        if (length <= suffix || length - suffix > NAME_CHARS_MAX ||
+            strcmp(entry->d_name + length - suffix, HOST_TABLE_SUFFIX) != 0)
+            continue;
+        char name[NAME_SIZE] = "";
+        memcpy(name, entry->d_name, length - suffix);
+        int error;
+        provider_find(agent, name, &error);
+    }
+    closedir(directory);
+}
+
+/* Those that the speaker serves are known to its clients, also before there is a book. */
+static void discover_declared(struct lease_agent *agent)
+{
+    struct effective *effective = agent->has_directory ? malloc(sizeof *effective) : NULL;
+    if (effective && effective_read(agent->directory.path, effective) == 0) {
+        for (uint32_t i = 0; i < effective->provider_count; i++) {
+            char name[NAME_SIZE] = "";
+            size_t length = strcspn(effective->providers[i].text, "=");
+            int error;
+            if (length <= NAME_CHARS_MAX) {
+                memcpy(name, effective->providers[i].text, length);
+                provider_find(agent, name, &error);
+            }
+        }
+    }
+    free(effective);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct lease_view *)a)->provider,
+                  ((const struct lease_view *)b)->provider);
+}
+
+static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
+{
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    memcpy(fleet->view_from, agent->host, sizeof fleet->view_from);
+    fleet->providers = calloc(count + 1, sizeof *fleet->providers);
+    if (!fleet->providers)
+        return LEASE_ENOMEM;
+    int error = 0;
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        struct provider *provider = agent->providers[i];
+        if (provider_open(provider) < 0)
+            continue;
+        pthread_mutex_lock(&provider->mutex);
+        provider_look(provider);
+        atomic_store_explicit(&provider->words->watched_ns, host_now_ns(), memory_order_relaxed);
+        error = fill_view(fleet, &fleet->providers[fleet->provider_count], provider);
+        pthread_mutex_unlock(&provider->mutex);
+        fleet->provider_count += error == 0;
+    }
+    qsort(fleet->providers, fleet->provider_count, sizeof *fleet->providers, by_name);
+    return error;
+}
+
+int lease_fleet(lease_agent_t *agent, struct lease_fleet **fleet)
+{
+    int error = agent_check(agent);
+    if (error < 0)
+        return error;
+    struct lease_fleet *snapshot = calloc(1, sizeof *snapshot);
+    if (!snapshot)
+        return LEASE_ENOMEM;
+    discover_declared(agent);
+    discover_books(agent);
+    error = fill_fleet(agent, snapshot);
+    if (error < 0)
+        lease_fleet_free(&snapshot);
+    else
+        *fleet = snapshot;
+    return error;
+}
+
+void lease_fleet_free(struct lease_fleet **fleet)
+{
+    if (!fleet || !*fleet)
+        return;
+    free((*fleet)->providers);
+    free((*fleet)->leases);
+    free((*fleet)->work);
+    free(*fleet);
+    *fleet = NULL;
+}

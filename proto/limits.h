@@ -1,0 +1,27 @@
+/* Every maximum of the wire, with what happens when it is reached.
+ *
+ * Both ends keep them: what is beyond is not sent, and what arrives beyond is a fault (wire.h).
+ * Lengths are in bytes without the end of a C string. */
+#ifndef PROTO_LIMITS_H
+#define PROTO_LIMITS_H
+
+#include <stdint.h>
+
+#define WIRE_VERSION 1 /* of every message here; another one is refused with an answer */
+
+/* Shape, checked before anything else is looked at. */
+#define WIRE_MESSAGE_MAX 65536 /* a frame; the socket closes on the sender of a longer one */
+#define WIRE_DEPTH_MAX   4     /* maps and arrays inside each other, the message's own counted */
+#define WIRE_COUNT_MAX   4096  /* elements of an array or pairs of a map */
+
+/* Values of fields. Names that are longer are refused; texts are cut before they are sent. */
+#define WIRE_ID_BYTES      16
+#define WIRE_NAME_MAX      63 /* of [A-Za-z0-9._-] */
+#define WIRE_LABEL_MAX     127
+#define WIRE_TEXT_MAX      512
+#define WIRE_DIRECTORY_MAX 107 /* what a socket's path may have, so no directory is longer */
+#define WIRE_PROVIDERS_MAX 64
+#define WIRE_ERROR_MAX     4095                      /* errors are -1 to -4095 */
+#define WIRE_NUMBER_MAX    ((UINT64_C(1) << 53) - 1) /* JavaScript holds these exactly */
+
+#endif

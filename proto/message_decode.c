@@ -1,0 +1,269 @@
+#include "proto/message_table.h"
+
+#include <string.h>
+
+/* Where the value of each key begins; `at` is NULL for one that is not there. */
+struct found {
+    struct wire_place version, op, req;
+    struct wire_place field[MESSAGE_FIELD_COUNT];
+    const char *twice; /* a key that came again */
+};
+
+static bool is_word(const struct wire_item *item, const char *word)
+{
+    return item->type == WIRE_STR && item->count == strlen(word) &&
+           memcmp(item->bytes, word, item->count) == 0;
+}
+
+static struct wire_place *place_of(struct found *found, const struct wire_item *key,
+                                   const char **word)
+{
+    if (is_word(key, *word = "v")) {
+        return &found->version;
+    }
+    if (is_word(key, *word = "op")) {
+        return &found->op;
+    }
+    if (is_word(key, *word = "req")) {
+        return &found->req;
+    }
+    for (unsigned i = 0; i < MESSAGE_FIELD_COUNT; i++) {
+        if (is_word(key, *word = message_rows[i].key)) {
+            return &found->field[i];
+        }
+    }
+    return NULL;
+}
+
+/* Looks the whole message over, and notes where the known keys are. */
+static enum wire_fault find(struct wire_place place, struct found *found)
+{
+    struct wire_place whole = place;
+    struct wire_item map, key;
+    memset(found, 0, sizeof *found);
+    enum wire_fault fault = wire_skip(&whole, WIRE_DEPTH_MAX);
+    if (fault != WIRE_OK) {
+        return fault;
+    }
+    if (whole.at != whole.end) {
+        return WIRE_EEXTRA;
+    }
+    if (wire_next(&place, &map) != WIRE_OK || map.type != WIRE_MAP) {
+        return WIRE_ESHAPE;
+    }
+    for (uint32_t i = 0; i < map.count; i++) {
+        const char *word;
+        if (wire_next(&place, &key) != WIRE_OK || key.type != WIRE_STR) {
+            return WIRE_ESHAPE;
+        }
+        struct wire_place *value = place_of(found, &key, &word);
+        if (value && value->at) {
+            found->twice = word;
+        } else if (value) {
+            *value = place;
+        }
+        (void)wire_skip(&place, WIRE_DEPTH_MAX - 1); /* seen to be right above */
+    }
+    return WIRE_OK;
+}
+
+/* The value at a place that was found; a key that is not there reads as nil. */
+static struct wire_item value_at(struct wire_place place)
+{
+    struct wire_item item = {.type = WIRE_NIL};
+    if (place.at) {
+        (void)wire_next(&place, &item);
+    }
+    return item;
+}
+
+static enum wire_fault get_string(const struct wire_item *item, const struct message_row *field,
+                                  char *to)
+{
+    if (item->type != WIRE_STR) {
+        return WIRE_ETYPE;
+    }
+    if (item->count > field->maximum ||
+        (field->type == TEXT ? !wire_is_text(item->bytes, item->count)
+                             : !wire_is_name(item->bytes, item->count))) {
+        return WIRE_EVALUE;
+    }
+    memcpy(to, item->bytes, item->count);
+    to[item->count] = '\0';
+    return WIRE_OK;
+}
+
+static enum wire_fault get_names(struct wire_place place, struct message *message)
+{
+    static const struct message_row one = {.type = NAME, .maximum = WIRE_NAME_MAX};
+    struct wire_item array, name;
+    if (wire_next(&place, &array) != WIRE_OK || array.type != WIRE_ARRAY) {
+        return WIRE_ETYPE;
+    }
+    if (array.count > WIRE_PROVIDERS_MAX) {
+        return WIRE_EVALUE;
+    }
+    for (uint32_t i = 0; i < array.count; i++) {
+        if (wire_next(&place, &name) != WIRE_OK) {
+            return WIRE_ETYPE;
+        }
+        enum wire_fault fault = get_string(&name, &one, message->providers[i]);
+        if (fault != WIRE_OK) {
+            return fault;
+        }
+    }
+    message->provider_count = array.count;
+    return WIRE_OK;
+}
+
+static enum wire_fault get_number(const struct wire_item *item, uint64_t maximum, uint64_t *number)
+{
+    if (item->type != WIRE_UINT) {
+        return item->type == WIRE_NEGATIVE ? WIRE_EVALUE : WIRE_ETYPE;
+    }
+    *number = item->number;
+    return item->number > maximum ? WIRE_EVALUE : WIRE_OK;
+}
+
+static enum wire_fault get_code(const struct wire_item *item, int32_t *code)
+{
+    if (item->type != WIRE_NEGATIVE && item->type != WIRE_UINT) {
+        return WIRE_ETYPE;
+    }
+    if (item->type == WIRE_UINT ? item->number != 0 : (int64_t)item->number < -WIRE_ERROR_MAX) {
+        return WIRE_EVALUE;
+    }
+    *code = (int32_t)(int64_t)item->number;
+    return WIRE_OK;
+}
+
+static enum wire_fault get_kind(const struct wire_item *item, enum message_kind *kind)
+{
+    for (enum message_kind k = MESSAGE_DAEMON; k <= MESSAGE_EMBEDDED; k++) {
+        if (is_word(item, message_kinds[k])) {
+            *kind = k;
+            return WIRE_OK;
+        }
+    }
+    return item->type == WIRE_STR ? WIRE_EVALUE : WIRE_ETYPE;
+}
+
+static enum wire_fault get_id(const struct wire_item *item, uint8_t *id)
+{
+    if (item->type != WIRE_BIN) {
+        return WIRE_ETYPE;
+    }
+    if (item->count != WIRE_ID_BYTES) {
+        return WIRE_EVALUE;
+    }
+    memcpy(id, item->bytes, WIRE_ID_BYTES);
+    return WIRE_OK;
+}
+
+static enum wire_fault get_field(struct wire_place place, const struct message_row *field,
+                                 struct message *message)
+{
+    char *at = (char *)message + field->offset;
+    struct wire_item item = value_at(place);
+    uint64_t number = 0;
+    enum wire_fault fault;
+    switch (field->type) {
+    case FLAG:
+        *(bool *)at = item.type == WIRE_BOOL && item.number != 0;
+        return item.type == WIRE_BOOL ? WIRE_OK : WIRE_ETYPE;
+    case CODE: return get_code(&item, (int32_t *)(void *)at);
+    case KIND: return get_kind(&item, (enum message_kind *)(void *)at);
+    case U32:
+        fault = get_number(&item, field->maximum, &number);
+        *(uint32_t *)(void *)at = (uint32_t)number;
+        return fault;
+    case U64: return get_number(&item, field->maximum, (uint64_t *)(void *)at);
+    case ID: return get_id(&item, (uint8_t *)at);
+    case NAMES: return get_names(place, message);
+    case TEXT:
+    case NAME: return get_string(&item, field, at);
+    }
+    return WIRE_ETYPE;
+}
+
+/* `ok` comes first in the table, so what a reply must have is known when the others are read. */
+static enum wire_fault get_fields(const struct found *found, struct message *message,
+                                  const char **field)
+{
+    for (unsigned i = 0; i < MESSAGE_FIELD_COUNT; i++) {
+        uint32_t bit = UINT32_C(1) << i;
+        bool there = value_at(found->field[i]).type != WIRE_NIL;
+        enum wire_fault fault = WIRE_OK;
+        if (!there && message_must_have(message) & bit) {
+            fault = WIRE_EMISSING;
+        } else if (there && message_may_have(message) & bit) {
+            fault = get_field(found->field[i], &message_rows[i], message);
+        }
+        if (fault != WIRE_OK) {
+            *field = message_rows[i].key;
+            return fault;
+        }
+    }
+    return message_check_whole(message, field);
+}
+
+static enum wire_fault get_version(const struct found *found, const char **field)
+{
+    struct wire_item version = value_at(found->version);
+    bool spoken = version.type == WIRE_UINT && version.number == WIRE_VERSION;
+    *field = spoken ? found->twice : "v";
+    return !spoken ? WIRE_EVERSION : found->twice ? WIRE_ETWICE : WIRE_OK;
+}
+
+/* A refusal is no request. */
+static enum wire_fault get_op(const struct found *found, struct message *message)
+{
+    struct wire_item op = value_at(found->op);
+    for (unsigned i = message->reply ? MESSAGE_REFUSAL : MESSAGE_HELLO; i < MESSAGE_OP_COUNT; i++) {
+        if (is_word(&op, message_ops[i].word)) {
+            message->op = (enum message_op)i;
+            return WIRE_OK;
+        }
+    }
+    return WIRE_EOP;
+}
+
+/* Takes out what was read before a fault, so that nobody uses half a message. */
+static void keep_head(struct message *message)
+{
+    struct message head = {.op = message->op, .reply = message->reply};
+    memcpy(head.req, message->req, sizeof head.req);
+    *message = head;
+}
+
+enum wire_fault message_decode(const void *bytes, size_t size, struct message *message,
+                               const char **field)
+{
+    const char *nobody;
+    struct found found;
+    field = field ? field : &nobody;
+    *field = NULL;
+    memset(message, 0, sizeof *message);
+    if (size > WIRE_MESSAGE_MAX) {
+        return WIRE_ELONG;
+    }
+    const uint8_t *at = bytes;
+    enum wire_fault fault = find((struct wire_place){at, at + size}, &found);
+    if (fault != WIRE_OK) {
+        return fault;
+    }
+    struct wire_item req = value_at(found.req);
+    if (get_id(&req, message->req) != WIRE_OK) {
+        *field = "req";
+        return WIRE_EREQ;
+    }
+    message->reply = found.field[MESSAGE_FIELD_ok].at != NULL;
+    fault = get_version(&found, field);
+    if (fault == WIRE_OK && (fault = get_op(&found, message)) != WIRE_OK) {
+        *field = "op";
+    }
+    if (fault == WIRE_OK && (fault = get_fields(&found, message, field)) != WIRE_OK) {
+        keep_head(message);
+    }
+    return fault;
+}

@@ -1,0 +1,569 @@
+#!/bin/bash
+# What `lease` promises to whoever calls it, against the real program: run.sh LEASE [CASE...]
+#
+# Every case has a runtime directory, a home and a folder of its own, and one provider, x, with one
+# slot of this host that nobody is asked about. Nothing sleeps to wait for something: `until_true` looks again and again.
+set -u
+
+lease=$(realpath "${1:?path of the lease program}")
+[ -x "$lease" ] || { echo "$lease is no program"; exit 1; }
+shift
+x=x=static:1,own=yes
+failures=0
+case_name=
+work=$(mktemp -d /tmp/lease-cli-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+unset "${!LEASE_@}"
+
+# ---- vocabulary -------------------------------------------------------------------------------
+
+begin()
+{
+    case_name=$1
+    export HOME=$work/home-$1 LEASE_DIR=$work/dir-$1 XDG_CONFIG_HOME=
+    mkdir -p "$HOME" "$work/$1" && mkdir -m 700 "$LEASE_DIR" && cd "$work/$1" || exit 1
+}
+
+broken()
+{
+    echo "FAILED $case_name: $*"
+    failures=$((failures + 1))
+}
+
+# expect CODE COMMAND...: stdout and stderr go to the files out and err
+expect()
+{
+    local want=$1 got
+    shift
+    "$@" >out 2>err
+    got=$?
+    [ "$got" = "$want" ] || broken "exit $got instead of $want: $* ($(head -c 300 err))"
+}
+
+# says FILE TEXT: the file holds the text
+says()
+{
+    grep -qF -- "$2" "$1" || broken "no '$2' in $1: $(head -c 300 "$1")"
+}
+
+silent()
+{
+    [ ! -s "$1" ] || broken "$1 is not empty: $(head -c 300 "$1")"
+}
+
+# Our own failures are one line that begins with our name.
+one_line()
+{
+    [ "$(wc -l <err)" = 1 ] && grep -q '^lease: [^A-Z]' err || broken "not one line: $(cat err)"
+}
+
+until_true()
+{
+    local end=$((SECONDS + 20))
+    until "$@" 2>/dev/null; do
+        [ $SECONDS -lt $end ] || { broken "in 20 s never true: $*"; return 1; }
+        sleep 0.01
+    done
+}
+
+run()
+{
+    "$lease" run --provider $x "$@"
+}
+
+# A shell starts what runs in the background with INT and QUIT ignored, which our children would
+# inherit: taken back here.
+with_signals()
+{
+    exec perl -e '$SIG{INT} = $SIG{QUIT} = "DEFAULT"; exec @ARGV or die' "$@"
+}
+
+# The same in the background, with its process id in $!
+start()
+{
+    with_signals "$lease" run --provider $x "$@" &
+}
+
+leases()
+{
+    "$lease" ls --provider $x --json | grep -o '"id":"[^"]*"' | wc -l
+}
+
+lease_count_is()
+{
+    [ "$(leases)" = "$1" ]
+}
+
+gone_afterwards()
+{
+    until_true lease_count_is 0
+}
+
+# ---- the child --------------------------------------------------------------------------------
+
+case_exit_codes_of_the_child()
+{
+    expect 0 run x -- true
+    silent out
+    silent err
+    expect 3 run x -- sh -c 'exit 3'
+    expect 137 run x -- sh -c 'kill -9 $$'
+    expect 143 run x -- sh -c 'kill -TERM $$'
+    gone_afterwards
+}
+
+case_command_that_cannot_run()
+{
+    expect 127 run x -- "$work/nonesuch"
+    one_line
+    expect 127 run x -- nonesuch-in-path
+    one_line
+    echo text >plain
+    expect 126 run x -- ./plain
+    one_line
+    expect 126 run x -- "$work"
+    one_line
+    gone_afterwards
+}
+
+case_a_weak_basis_is_one_warning()
+{
+    expect 0 "$lease" run --provider y=static:1 y -- true
+    one_line
+    says err 'warning: go for y stands on host only'
+    expect 69 "$lease" run --provider y=static:1 --require owner y -- true
+    one_line
+    expect 69 "$lease" run --else run --provider y=static:1 --require owner y -- true
+}
+
+case_stdin_and_environment()
+{
+    echo hello | run x -- cat >out 2>err || broken "exit $?"
+    says out hello
+    expect 0 run --slot 0 x -- sh -c \
+        'echo "$LEASE_PROVIDER $LEASE_REACH $LEASE_DIR ${LEASE_SLOT-none}"; echo "$LEASE_ID"'
+    says out "x host $LEASE_DIR 0"
+    says out 'x:'
+    expect 0 run x -- sh -c 'echo "slot ${LEASE_SLOT-none}, token ${LEASE_TOKEN:-none}"'
+    says out 'slot none, token '
+    grep -q 'token [1-9]' out || broken "no token: $(cat out)"
+    expect 0 run x -- sh -c "$lease ls --provider $x --json"
+    says out '"label":"sh"'
+    gone_afterwards
+}
+
+case_signals_are_passed_on()
+{
+    local signal
+    for signal in TERM INT HUP QUIT USR1 USR2 WINCH; do
+        rm -f ready got
+        start x -- bash -c "trap 'echo $signal >got; exit 5' $signal; : >ready
+                            while :; do sleep 0.01; done" 2>err
+        until_true test -e ready
+        kill -$signal $!
+        wait $!
+        [ $? = 5 ] && [ -s got ] || broken "$signal did not arrive"
+    done
+    gone_afterwards
+}
+
+case_ignored_signals_stay_ignored()
+{
+    rm -f ready
+    (trap '' HUP; exec "$lease" run --provider $x x -- sh -c \
+        ': >ready; while [ ! -e end ]; do sleep 0.01; done; exit 4') 2>err &
+    until_true test -e ready
+    kill -HUP $!
+    : >end
+    wait $!
+    [ $? = 4 ] || broken "HUP was not ignored"
+}
+
+case_child_that_ignores_term()
+{
+    rm -f ready end
+    start x -- sh -c "trap '' TERM; : >ready; while [ ! -e end ]; do sleep 0.01; done; exit 6"
+    until_true test -e ready
+    kill -TERM $!
+    lease_count_is 1 || broken "the lease went before the child"
+    : >end
+    wait $!
+    [ $? = 6 ] || broken "the child's code is not ours"
+    gone_afterwards
+}
+
+child_is_dead()
+{
+    ! kill -0 "$(cat pid)"
+}
+
+case_child_ends_with_us()
+{
+    rm -f pid
+    start x -- sh -c 'echo $$ >pid.new; mv pid.new pid; exec sleep 600'
+    until_true test -e pid
+    kill -KILL $!
+    wait $! 2>/dev/null
+    until_true child_is_dead
+}
+
+case_sigchld_ignored_by_the_caller()
+{
+    expect 7 perl -e '$SIG{CHLD} = "IGNORE"; exec @ARGV' \
+        "$lease" run --provider $x x -- sh -c 'exit 7'
+}
+
+# ---- a terminal -------------------------------------------------------------------------------
+
+# on_terminal COMMAND: runs it on a terminal of its own; what is written to descriptor 9 is typed
+on_terminal()
+{
+    rm -f keys
+    mkfifo keys
+    with_signals script -qefc "$1" /dev/null <keys >typescript 2>&1 &
+    terminal=$!
+    exec 9>keys
+}
+
+off_terminal()
+{
+    exec 9>&-
+    wait "$terminal"
+}
+
+case_interrupt_reaches_the_child_once()
+{
+    rm -f ready count
+    on_terminal "$lease run --provider $x x -- bash -c '
+        trap \"echo x >>count\" INT; : >ready; while [ ! -e count ]; do sleep 0.01; done
+        sleep 0.3; exit 8'"
+    until_true test -e ready
+    printf '\003' >&9
+    until_true test -e count
+    off_terminal
+    [ $? = 8 ] || broken "exit is not the child's"
+    [ "$(wc -l <count)" = 1 ] || broken "interrupted $(wc -l <count) times"
+    gone_afterwards
+}
+
+case_stop_and_continue_as_a_job()
+{
+    rm -f ready stopped resumed
+    cat >job.sh <<EOF
+set -m
+$lease run --provider $x x -- sh -c ': >ready; while [ ! -e resumed ]; do sleep 0.01; done; exit 9'
+jobs -s | grep -q Stopped && : >stopped
+: >resumed
+fg
+echo "code \$?" >code
+EOF
+    on_terminal "bash job.sh"
+    until_true test -e ready
+    printf '\032' >&9
+    until_true test -e stopped
+    until_true test -e code
+    off_terminal
+    says code 'code 9'
+    gone_afterwards
+}
+
+case_background_job_of_a_terminal()
+{
+    rm -f code
+    cat >job.sh <<EOF
+set -m
+stty tostop
+$lease run --provider $x x,nonesuch -- sh -c 'exit 4' &
+wait \$!
+echo "code \$?" >code
+EOF
+    on_terminal "bash job.sh"
+    until_true test -e code
+    off_terminal
+    says code 'code 4'
+    gone_afterwards
+}
+
+# ---- no lease ---------------------------------------------------------------------------------
+
+case_losers_are_told_at_once()
+{
+    local i start codes
+    rm -f end
+    start x -- sh -c 'while [ ! -e end ]; do sleep 0.01; done'
+    local holder=$!
+    until_true lease_count_is 1
+    start=$(date +%s%N)
+    for i in 1 2 3 4 5 6 7 8; do
+        { run x -- true 2>"err$i"; echo $? >"code$i"; } &
+        contenders[i]=$!
+    done
+    wait "${contenders[@]}"
+    local took=$((($(date +%s%N) - start) / 1000000))
+    codes=$(cat code[1-8] | sort -u)
+    [ "$codes" = 75 ] || broken "codes: $codes"
+    [ $took -lt 1000 ] || broken "took $took ms"
+    cp err1 err && one_line
+    expect 9 run -E 9 x -- true
+    expect 75 run --else run x -- true
+    : >end
+    wait $holder
+    gone_afterwards
+}
+
+case_waiting_gets_the_slot()
+{
+    rm -f end
+    start x -- sh -c 'while [ ! -e end ]; do sleep 0.01; done'
+    local holder=$!
+    until_true lease_count_is 1
+    start --wait 20 x -- sh -c 'exit 11'
+    local waiter=$!
+    : >end
+    wait $waiter
+    [ $? = 11 ] || broken "the waiter was not served"
+    wait $holder
+}
+
+is_waiting()
+{
+    "$lease" fleet --provider $x --json | grep -q '"waiting":1'
+}
+
+case_signal_while_waiting()
+{
+    rm -f end
+    start x -- sh -c 'while [ ! -e end ]; do sleep 0.01; done'
+    local holder=$! signal number
+    until_true lease_count_is 1
+    for signal in TERM:143 INT:130 HUP:129; do
+        start --wait 60 x -- touch served
+        local waiter=$!
+        until_true is_waiting
+        number=${signal#*:}
+        kill -"${signal%:*}" $waiter
+        wait $waiter
+        [ $? = "$number" ] || broken "not $number"
+        until_true nobody_waits
+    done
+    : >end
+    wait $holder
+    gone_afterwards
+    [ ! -e served ] || broken "one that gave up was served"
+}
+
+nobody_waits()
+{
+    ! is_waiting
+}
+
+case_unknown_provider()
+{
+    expect 69 run nobody -- touch ran
+    one_line
+    says err 'nobody: nobody has declared this provider'
+    says err "$HOME/.config/leasehold/leasehold.conf"
+    [ ! -e ran ] || broken "it ran"
+    expect 0 run --else run nobody -- sh -c 'echo "$LEASE_REACH ${LEASE_ID-none}"'
+    says out 'none none'
+    one_line
+    expect 69 "$lease" ls nobody
+    expect 0 run nobody,x -- true
+}
+
+case_nested()
+{
+    expect 75 run x -- "$lease" run --provider $x --wait 60 x -- true
+    one_line
+    says err 'already runs under x:'
+    expect 0 run x -- "$lease" run --provider $x --nested share x -- \
+        sh -c 'echo "shares $LEASE_ID"'
+    says out 'shares x:'
+    expect 75 run x -- "$lease" run --provider $x --nested new x -- true
+    expect 0 run --provider y=static:1 x -- \
+        "$lease" run --provider y=static:1 y -- sh -c 'echo "$LEASE_PROVIDER"'
+    says out y
+    gone_afterwards
+}
+
+case_usage()
+{
+    local line
+    while read -r line; do
+        # shellcheck disable=SC2086
+        expect 64 "$lease" $line
+        one_line
+        silent out
+    done <<'EOF'
+
+nonsense
+run
+run x
+run x true
+run x --
+run --ttl 0 x -- true
+run --nonsense x -- true
+run -E 256 x -- true
+run --units 2 --slot 0 x -- true
+run x, -- true
+run x/y -- true
+run --provider x x -- true
+run --provider x=gopher://h x -- true
+run --config /nonexistent x -- true
+acquire
+acquire x y
+verify nonsense
+release
+ls a b
+fleet a
+log --since yesterday
+EOF
+    expect 69 "$lease" fleet --peer tcp://127.0.0.1:5771
+    one_line
+    says err 'needs the fleet tier'
+    expect 69 "$lease" peers
+}
+
+case_help()
+{
+    local command
+    expect 0 "$lease" --help
+    says out 'lease run'
+    expect 0 "$lease" --version
+    says out 'lease 0.'
+    for command in run acquire verify renew release ls fleet status watch log doctor init; do
+        expect 0 "$lease" $command --help
+        says out 'exit codes:'
+        silent err
+    done
+}
+
+# ---- step by step -----------------------------------------------------------------------------
+
+own()
+{
+    local command=$1
+    shift
+    "$lease" "$command" --provider $x "$@"
+}
+
+case_acquire_to_release()
+{
+    local id
+    expect 0 own acquire --label "it's" x
+    id=$(cat out)
+    lease_count_is 1 || broken "no lease"
+    expect 75 own acquire x
+    one_line
+    expect 0 own verify --json "$id"
+    says out '"verdict":"go"'
+    says out '"provider":{'
+    expect 0 own ls
+    says out "$id"
+    says out "it's"
+    expect 0 own renew "$id"
+    expect 0 own release "$id"
+    expect 0 own release "$id"
+    expect 74 own renew "$id"
+    one_line
+    expect 74 own verify "$id"
+    expect 74 own verify --json "$id"
+    says out '"verdict":"no"'
+    gone_afterwards
+}
+
+case_export_for_a_shell()
+{
+    expect 0 own acquire --export x
+    eval "$(cat out)"
+    expect 0 own release "$LEASE_ID"
+    [ "$LEASE_PROVIDER" = x ] || broken "provider $LEASE_PROVIDER"
+    sh -c 'test -n "$LEASE_ID"' || broken "not exported"
+    unset LEASE_ID LEASE_PROVIDER LEASE_URL LEASE_TOKEN LEASE_REACH LEASE_SLOT
+    gone_afterwards
+}
+
+case_pid_wants_an_agent()
+{
+    expect 69 own acquire --pid $$ x
+    one_line
+    says err 'lease-agent'
+}
+
+case_configuration_and_pools()
+{
+    mkdir -p "$HOME/.config/leasehold"
+    cat >"$HOME/.config/leasehold/leasehold.conf" <<'EOF'
+provider a = static:1
+provider b = static:1
+pool both = a,b
+colour = blue
+EOF
+    expect 0 "$lease" run both -- sh -c \
+        "$lease run --nested new both -- sh -c 'echo \$LEASE_PROVIDER'"
+    says out b
+    says err "leasehold.conf:4: unknown key 'colour'"
+    expect 0 "$lease" run --provider a=static:2 a -- "$lease" run --provider a=static:2 \
+        --nested new a -- true
+    echo ' x' >"$HOME/.config/leasehold/leasehold.conf"
+    expect 64 "$lease" fleet
+    one_line
+    says err 'leasehold.conf:1: indent by four spaces'
+    expect 0 "$lease" run --else run a -- sh -c 'echo "$LEASE_REACH"'
+    says out none
+}
+
+# ---- looking ----------------------------------------------------------------------------------
+
+case_watch()
+{
+    local id
+    "$lease" watch --provider $x x >watched 2>err &
+    local watcher=$!
+    until_true grep -q '"event":"snapshot"' watched
+    id=$(own acquire x)
+    until_true grep -q "\"event\":\"change\".*$id" watched
+    own release "$id"
+    kill $watcher
+    wait $watcher 2>/dev/null
+    own watch | head -n 1 >out
+    [ "${PIPESTATUS[0]}" = 0 ] || broken "a reader that leaves is an error"
+    says out '"schema":1'
+}
+
+case_lost_lease()
+{
+    rm -f ready end
+    start --on-lost term x -- sh -c ': >ready; exec sleep 600' 2>err
+    until_true test -e ready
+    own release --force "$(own ls --json | grep -o 'x:[a-z2-7]\{26\}' | head -n 1)"
+    wait $!
+    [ $? = 124 ] || broken "term: exit is not 124"
+    rm -f ready
+    start --on-lost kill x -- sh -c 'trap "" TERM; : >ready; while :; do sleep 0.01; done' 2>err
+    until_true test -e ready
+    own release --force "$(own ls --json | grep -o 'x:[a-z2-7]\{26\}' | head -n 1)"
+    wait $!
+    [ $? = 124 ] || broken "kill: exit is not 124"
+    rm -f ready
+    start x -- sh -c ': >ready; while [ ! -e end ]; do sleep 0.01; done; exit 12' 2>err
+    until_true test -e ready
+    own release --force "$(own ls --json | grep -o 'x:[a-z2-7]\{26\}' | head -n 1)"
+    until_true grep -q 'warning: lost' err
+    until_true lease_count_is 1
+    : >end
+    wait $!
+    [ $? = 12 ] || broken "warn: the child was ended"
+    gone_afterwards
+}
+
+# ---- all of it --------------------------------------------------------------------------------
+
+[ $# -gt 0 ] || set -- $(compgen -A function case_)
+for each in "$@"; do
+    before=$failures
+    begin "${each#case_}"
+    "$each"
+    [ $failures != $before ] || echo "ok ${each#case_}"
+done
+[ $failures = 0 ]

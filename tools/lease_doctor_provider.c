@@ -1,0 +1,105 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/probe.h"
+#include "broker/host_clock.h"
+#include "tools/lease_doctor.h"
+
+#define LOOK_MS 1000
+
+static ns_t clock_now(void)
+{
+    return host_now_ns();
+}
+
+void doctor_add_provider(struct doctor *doctor, const char *text)
+{
+    char error[SPEC_ERROR_SIZE];
+    struct provider_spec spec;
+    if (spec_parse(text, &spec, error) < 0) {
+        doctor_wrong(doctor, "provider", "correct its line, see `lease init --print`",
+                     "'%.120s': %s", text, error);
+        return;
+    }
+    for (size_t i = 0; i < doctor->provider_count; i++)
+        if (strcmp(doctor->providers[i].name, spec.name) == 0)
+            return;
+    if (doctor->provider_count < DECLARED_MAX)
+        doctor->providers[doctor->provider_count++] = spec;
+}
+
+static void check_key_file(struct doctor *doctor, const struct provider_spec *spec)
+{
+    struct stat facts;
+    char mend[SPEC_FILE_SIZE + 32];
+    const char *file = spec->key_file;
+    snprintf(mend, sizeof mend, "chmod 600 %s", file);
+    if (stat(file, &facts) < 0)
+        doctor_wrong(doctor, spec->name,
+                     "put the key there, mode 0600, or correct key-file=", "its key file %s: %s",
+                     file, strerror(errno));
+    else if (!S_ISREG(facts.st_mode))
+        doctor_wrong(doctor, spec->name, "name a regular file", "its key file %s is none", file);
+    else if (access(file, R_OK) < 0)
+        doctor_wrong(doctor, spec->name, "make it readable for this user", "its key file %s: %s",
+                     file, strerror(errno));
+    else if (facts.st_mode & 077)
+        doctor_wrong(doctor, spec->name, mend, "others may open its key file %s (mode %03o)", file,
+                     facts.st_mode & 0777u);
+}
+
+static void wrong_key(struct doctor *doctor, const struct provider_spec *spec)
+{
+    if (spec->key_file[0])
+        doctor_wrong(doctor, spec->name, "put the right key into it",
+                     "%s does not take the key in %s", spec->url, spec->key_file);
+    else
+        doctor_wrong(doctor, spec->name, "write the key into a file and add ,key-file=PATH",
+                     "%s wants an API key", spec->url);
+}
+
+static void check_health(struct doctor *doctor, const struct provider_spec *spec,
+                         const struct reading *reading)
+{
+    const char *detail = reading->detail[0] ? reading->detail : "it tells nothing more";
+    switch ((enum health)reading->health) {
+    case HEALTH_OK:
+    case HEALTH_SLEEPING:
+    case HEALTH_UNLOADED:
+    case HEALTH_LOADING:
+        doctor_ok(doctor, spec->name, "%s, %s", health_name((enum health)reading->health),
+                  reading->engine);
+        break;
+    case HEALTH_UNAUTHORIZED: wrong_key(doctor, spec); break;
+    case HEALTH_BUSY:
+        doctor_wrong(doctor, spec->name, "see whether the server is overloaded or hangs",
+                     "%s accepts connections and does not answer in %d ms", spec->url, LOOK_MS);
+        break;
+    case HEALTH_DOWN:
+        doctor_wrong(doctor, spec->name, "start the server, or correct its address",
+                     "%s cannot be reached: %s", spec->url, detail);
+        break;
+    case HEALTH_UNKNOWN:
+        doctor_wrong(doctor, spec->name,
+                     "name its engine (ENGINE+http://...), or count leases alone with static:N",
+                     "%s does not say what it has free: %s", spec->url, detail);
+        break;
+    }
+}
+
+void doctor_check_provider(struct doctor *doctor, const struct provider_spec *spec)
+{
+    static struct reading reading; /* large */
+    if (spec->key_file[0])
+        check_key_file(doctor, spec);
+    int rc = probe_now(spec, PROBE_QUICK, NULL, LOOK_MS, clock_now, &reading);
+    if (rc < 0)
+        doctor_wrong(doctor, spec->name, "see whether libcurl is installed",
+                     "it cannot be asked: %s", lease_strerror(rc));
+    else
+        check_health(doctor, spec, &reading);
+}

@@ -1,0 +1,67 @@
+#define _GNU_SOURCE
+#include "tools/lease_host.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker/host_beat.h"
+#include "broker/host_clock.h"
+#include "broker/host_process.h"
+
+/* The state letter of /proc/PID/stat, after the name in parentheses, which may hold anything. */
+static bool is_stopped(uint32_t pid)
+{
+    char path[32], text[512];
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (size <= 0)
+        return false;
+    text[size] = '\0';
+    const char *after = strrchr(text, ')');
+    return after && after[1] == ' ' && (after[2] == 'T' || after[2] == 't');
+}
+
+static bool read_beat(const char *directory, struct host_beat *beat)
+{
+    int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return false;
+    int fd = host_beat_open(folder, false, 0);
+    close(folder);
+    if (fd < 0)
+        return false;
+    int rc = host_beat_read(fd, beat);
+    close(fd);
+    return rc == 0;
+}
+
+void host_speaker(const char *directory, struct host_speaker *speaker)
+{
+    struct host_beat beat;
+    struct host_process self;
+    *speaker = (struct host_speaker){.kind = ""};
+    if (!directory[0] || !read_beat(directory, &beat) || beat.pid == 0)
+        return;
+    host_process_self(&self);
+    speaker->pid = beat.pid;
+    speaker->alive = host_beat_alive(&beat, host_now_ns());
+    speaker->elsewhere = beat.pidns != 0 && self.pidns != 0 && beat.pidns != self.pidns;
+    speaker->exists = !speaker->elsewhere && host_process_check(beat.pid, beat.pid_start,
+                                                                beat.pidns) == HOST_PROCESS_ALIVE;
+    speaker->stopped = speaker->exists && is_stopped(beat.pid);
+    speaker->kind = beat.kind == HOST_BEAT_DAEMON     ? "daemon"
+                    : beat.kind == HOST_BEAT_EMBEDDED ? "embedded"
+                                                      : "";
+}
+
+bool host_speaker_lives(const char *directory)
+{
+    struct host_speaker speaker;
+    host_speaker(directory, &speaker);
+    return speaker.alive && !speaker.stopped;
+}

@@ -1,0 +1,151 @@
+/* For people: the leases there are, the providers, their slots and who has them. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+
+#include "broker/record.h"
+#include "tools/lease_cli.h"
+#include "tools/lease_text.h"
+
+/* Opens and takes a snapshot, in which the provider of the command line must be if it names one.
+ * 0, or an exit code after one line. */
+static int snapshot(struct cli *cli, struct lease_fleet **fleet)
+{
+    int code = cli_open(cli);
+    if (code != EXIT_DONE)
+        return code;
+    int rc = lease_fleet(cli->agent, fleet);
+    if (rc < 0)
+        return say_refusal(cli, "the providers cannot be read", rc, NULL);
+    const char *wanted = cli_provider(cli);
+    bool found = !wanted[0];
+    for (uint32_t i = 0; i < (*fleet)->provider_count && !found; i++)
+        found = strcmp((*fleet)->providers[i].provider, wanted) == 0;
+    if (found)
+        return EXIT_DONE;
+    lease_fleet_free(fleet);
+    return say_refusal(cli, wanted, LEASE_EUNKNOWN, NULL);
+}
+
+static int look(struct cli *cli, void (*print)(const struct lease_fleet *, const char *))
+{
+    struct lease_fleet *fleet = NULL;
+    int code = snapshot(cli, &fleet);
+    if (code != EXIT_DONE)
+        return code;
+    if (cli->options.given & OPTION_JSON)
+        code = print_json(fleet_value(fleet, cli_provider(cli)));
+    else
+        print(fleet, cli_provider(cli));
+    lease_fleet_free(&fleet);
+    return code;
+}
+
+/* ---- leases ----------------------------------------------------------------------------- */
+
+static void add_lease(struct text_table *table, const struct lease_entry *lease)
+{
+    char units[16], slot[16], pid[16], age[16], left[16], state[48], idle[16];
+    text_number(slot, sizeof slot, lease->slot);
+    text_span(age, sizeof age, lease->age_ms);
+    text_span(left, sizeof left, lease->left_ms);
+    text_span(idle, sizeof idle, lease->idle_ms);
+    snprintf(units, sizeof units, "%u", lease->units);
+    snprintf(pid, sizeof pid, "%u", lease->pid);
+    bool held = strcmp(lease->state, "held") == 0;
+    snprintf(state, sizeof state, "%s%s%s", held ? "leased" : lease->state,
+             lease->idle_ms >= 0 ? ", idle " : "", lease->idle_ms >= 0 ? idle : "");
+    const char *cells[] = {lease->id,
+                           state,
+                           units,
+                           slot,
+                           lease->host[0] ? lease->host : "-",
+                           lease->pid ? pid : "-",
+                           lease->label[0] ? lease->label : "-",
+                           age,
+                           left,
+                           lease_reach_name(lease->reach)};
+    text_table_row(table, cells);
+}
+
+static void print_leases(const struct lease_fleet *fleet, const char *provider)
+{
+    static const char *const heads[] = {"LEASE", "STATE", "UNITS", "SLOT", "HOST",
+                                        "PID",   "LABEL", "AGE",   "LEFT", "REACH"};
+    struct text_table table;
+    text_table_begin(&table, heads, 10);
+    for (uint32_t i = 0; i < fleet->provider_count; i++) {
+        const struct lease_view *view = &fleet->providers[i];
+        if (provider[0] && strcmp(view->provider, provider) != 0)
+            continue;
+        for (uint32_t k = 0; k < view->lease_count; k++)
+            add_lease(&table, &fleet->leases[view->first_lease + k]);
+    }
+    text_table_print(&table, "no leases");
+}
+
+int command_ls(struct cli *cli)
+{
+    return look(cli, print_leases);
+}
+
+/* ---- providers -------------------------------------------------------------------------- */
+
+/* "2 dispatched, 1 leased, 1 stranger", or "-". */
+static void describe_use(const struct lease_view *view, char *text, size_t size)
+{
+    const struct {
+        int64_t count;
+        const char *what;
+    } uses[] = {{view->dispatched, "dispatched"}, {view->leased, "leased"},
+                {view->waiting, "waiting"},       {view->strangers, "stranger"},
+                {view->ghosts, "ghost"},          {view->orphans, "orphan"}};
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof uses / sizeof uses[0] && used < size; i++)
+        if (uses[i].count > 0)
+            used += (size_t)snprintf(text + used, size - used, "%s%lld %s", used ? ", " : "",
+                                     (long long)uses[i].count, uses[i].what);
+    if (used == 0)
+        snprintf(text, size, "-");
+}
+
+static void add_view(struct text_table *table, const struct lease_view *view)
+{
+    char slots[16], available[16], free_slots[16], age[16], use[128];
+    text_number(slots, sizeof slots, view->slots_total);
+    text_number(available, sizeof available, view->available);
+    text_number(free_slots, sizeof free_slots, view->free);
+    text_span(age, sizeof age, view->age_ms);
+    describe_use(view, use, sizeof use);
+    const char *cells[] = {view->provider,
+                           view->health[0] ? view->health : "unknown",
+                           slots,
+                           available,
+                           free_slots,
+                           use,
+                           age,
+                           lease_reach_name(view->reach),
+                           view->owner[0] ? view->owner : "-",
+                           view->url[0] ? view->url : "-",
+                           view->detail};
+    text_table_row(table, cells);
+}
+
+static void print_views(const struct lease_fleet *fleet, const char *provider)
+{
+    static const char *const heads[] = {"PROVIDER", "HEALTH", "SLOTS", "AVAILABLE", "FREE", "USE",
+                                        "READ",     "REACH",  "OWNER", "URL",       ""};
+    (void)provider;
+    struct text_table table;
+    text_table_begin(&table, heads, 11);
+    for (uint32_t i = 0; i < fleet->provider_count; i++)
+        add_view(&table, &fleet->providers[i]);
+    text_table_print(&table, "no providers: `lease init` looks for servers and writes a first "
+                             "configuration");
+}
+
+int command_fleet(struct cli *cli)
+{
+    return look(cli, print_views);
+}

@@ -1,0 +1,80 @@
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker/record.h"
+#include "tools/lease_cli.h"
+
+#define LINE_SIZE 2048
+
+void say(const char *format, ...)
+{
+    char raw[LINE_SIZE], line[LINE_SIZE];
+    va_list arguments;
+    int length = snprintf(raw, sizeof raw, "lease: ");
+    va_start(arguments, format);
+    vsnprintf(raw + length, sizeof raw - (size_t)length, format, arguments);
+    va_end(arguments);
+    text_copy(line, sizeof line - 1, raw); /* reasons and labels may be anybody's */
+    strcat(line, "\n");
+    ssize_t written = write(STDERR_FILENO, line, strlen(line));
+    (void)written; /* nowhere else to say it */
+}
+
+int exit_code_of(const struct cli *cli, int error)
+{
+    switch (error) {
+    case LEASE_EBUSY:
+    case LEASE_EFULL:
+    case LEASE_ELOCKED:
+    case LEASE_ETIMEOUT:
+    case LEASE_EPERM: return cli->options.busy_code;
+    case LEASE_EGONE: return EXIT_GONE;
+    case LEASE_EUNKNOWN:
+    case LEASE_EBASIS: return EXIT_UNAVAILABLE;
+    case LEASE_EINVAL: return EXIT_USAGE;
+    default: return error < 0 ? EXIT_INTERNAL : EXIT_DONE;
+    }
+}
+
+static int say_unknown(const struct cli *cli, const char *what)
+{
+    char path[CONFIG_PATH_SIZE];
+    if (cli->config_path[0])
+        snprintf(path, sizeof path, "%s", cli->config_path);
+    else if (!config_user_path(path))
+        snprintf(path, sizeof path, "the configuration");
+    say("%s: nobody has declared this provider, add 'provider NAME = http://HOST:PORT' to %s "
+        "(`lease init` writes a first one) or pass --provider NAME=SPEC",
+        what, path);
+    return EXIT_UNAVAILABLE;
+}
+
+int say_refusal(const struct cli *cli, const char *what, int error,
+                const struct lease_verdict *verdict)
+{
+    if (error == LEASE_EUNKNOWN)
+        return say_unknown(cli, what);
+    const char *reason = verdict && verdict->reason[0] ? verdict->reason : lease_strerror(error);
+    const char *mend = "";
+    if (error == LEASE_EBUSY && (cli->command->options & OPTION_WAIT) && !cli->options.wait_ms)
+        mend = " (--wait SEC waits for one)";
+    else if (error == LEASE_EBASIS)
+        mend = " (--require any takes less)";
+    else if (error == LEASE_EPERM && (cli->command->options & OPTION_FORCE))
+        mend = " (--force ends it all the same)";
+    else if (error == LEASE_ELAYOUT || error == LEASE_EDAMAGED)
+        mend = " (`lease doctor` says what to do)";
+    say("%s: %s%s", what, reason, mend);
+    return exit_code_of(cli, error);
+}
+
+void warn_of_basis(const struct cli *cli, const char *provider, enum lease_basis basis)
+{
+    if (basis < LEASE_BASIS_OWNER && !cli->warned)
+        say("warning: go for %s stands on %s only, no owner was asked%s", provider,
+            lease_basis_name(basis),
+            basis == LEASE_BASIS_HOST ? " (own=yes in its SPEC makes this host the owner)" : "");
+}
