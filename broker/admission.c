@@ -17,17 +17,17 @@ bool admission_trusts(const struct book *book, ns_t now)
 }
 
 /* Asked after the verify came in is as fresh as a reading can be, however long the server took; but
- * not for ever, since whoever asked may have been stopped before it could use the answer. One that
- * did not answer is left alone for a while: each further question would occupy another of its
+ * not for ever, since whoever asked may have been stopped before it could use the answer. A server
+ * that did not answer is left alone for a while: each further question would occupy another of its
  * threads. */
 bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns)
 {
     const struct reading *reading = &book->sight.reading;
     if (reading->sent_ns == 0)
         return false;
-    ns_t age_ns = now - reading->answered_ns;
     uint32_t max_age_ms =
         reading->health == HEALTH_BUSY ? PROBE_ACTIVE_MS : book->settings.max_age_ms;
+    ns_t age_ns = now - reading->answered_ns;
     return age_ns <= (ns_t)max_age_ms * NS_PER_MS ||
            (reading->sent_ns >= asked_ns && age_ns <= PROBE_MS * NS_PER_MS);
 }
