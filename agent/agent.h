@@ -42,7 +42,7 @@ struct provider {
     struct broker broker;
     struct refusals *refusals; /* NULL but for a speaker */
     enum lease_reach reach;    /* of the table in use; NONE: no book yet */
-    struct table *table;
+    _Atomic(struct table *) table;      /* read without it to see whether the book is open */
     _Atomic(struct host_words *) words; /* read without the mutex by whoever sleeps on them */
     struct host_table host;
     struct table_memory *memory;            /* of the process tier */

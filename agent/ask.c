@@ -35,9 +35,11 @@ static const struct lease_request *or_default(const struct lease_request *reques
 static void fill_holder(const struct lease_agent *agent, const struct lease_request *request,
                         struct holder *holder)
 {
-    memset(holder, 0, sizeof *holder);
     memcpy(holder->host, agent->host, sizeof holder->host);
-    text_copy(holder->label, sizeof holder->label, request->label ? request->label : agent->label);
+    if (request->label)
+        text_copy(holder->label, sizeof holder->label, request->label);
+    else
+        memcpy(holder->label, agent->label, sizeof holder->label);
     holder->local = 1;
     holder->pid = agent->self.pid;
     holder->pid_start = agent->self.start;
@@ -223,7 +225,8 @@ void asking_lease(const struct asking *asking, struct lease *lease)
     memset(lease, 0, sizeof *lease);
     lease_id_format(provider->name, answer->lease, lease->id);
     memcpy(lease->provider, provider->name, sizeof lease->provider);
-    snprintf(lease->url, sizeof lease->url, "%s", provider_url(provider));
+    const char *url = provider_url(provider);
+    memcpy(lease->url, url, strnlen(url, sizeof lease->url - 1));
     lease->token = answer->token;
     lease->left_ms = (answer->end_ns - asking->decided_ns) / NS_PER_MS;
     lease->units = answer->units;
