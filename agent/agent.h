@@ -96,10 +96,10 @@ struct lease_agent {
     struct held *held;  /* AGENT_HELD_MAX */
     uint32_t held_used; /* entries [0, held_used) were ever used */
     uint32_t held_count;
-    uint32_t held_ever; /* leases that were added so far */
-    bool keeper_sleeps; /* until one is added */
+    bool held_lately; /* one was added since the keeper last looked */
     pthread_t keeper;
     bool keeper_runs;
+    bool keeper_sleeps; /* until it is told of a lease */
     _Atomic bool closing;
     _Atomic uint32_t interrupts; /* grows with lease_interrupt */
     int event_fd;
@@ -126,7 +126,7 @@ void provider_free(struct provider *provider);
 
 /* lock, load, decide, commit, unlock. event->now is filled in here. LEASE_ELOCKED and other errors
  * of the table: nothing was decided. */
-int provider_step(struct provider *provider, const struct event *event, struct effects *effects,
+int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms);
 
 /* Brings the book up to date without the lock. The caller holds provider->mutex. */
@@ -172,13 +172,12 @@ int agent_check(const struct lease_agent *agent); /* LEASE_EFORK, LEASE_EINVAL *
 void agent_request_id(struct request_id *id);
 
 /* keeper.c */
-int keeper_start(struct lease_agent *agent);
 void keeper_stop(struct lease_agent *agent);
 
 /* Looks after a lease from now on; LEASE_EFULL. */
-int keeper_add(struct lease_agent *agent, const struct held *held);
+int keeper_add(struct lease_agent *agent, const struct held *held, ns_t now);
 /* Its lease went over to dispatched. */
-void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms);
+void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, ns_t now);
 /* False where it is not ours. */
 bool keeper_remove(struct lease_agent *agent, struct lease_id id);
 /* The cell where it lies, UINT32_MAX unknown; *id becomes the one that it has now. */

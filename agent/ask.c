@@ -77,7 +77,8 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
     r->ttl_ms = request->ttl_ms;
     r->wait_ms = request->wait_ms;
     asking->reap = request->wait_ms > 0 ? REAP_HOLDERS : REAP_ALL;
-    r->asked_ns = r->fresh_ns = host_now_ns();
+    if (verb != VERB_RELEASE) /* which neither waits nor needs a reading */
+        r->asked_ns = r->fresh_ns = host_now_ns();
     if (verb == VERB_ACQUIRE)
         fill_holder(agent, request, &r->holder);
     return 0;
@@ -109,6 +110,7 @@ int asking_step(struct asking *asking)
         int error = provider_step(asking->provider, &event, &asking->effects, LOCK_BUDGET_MS);
         if (error < 0)
             return error;
+        asking->decided_ns = event.now;
         const struct answer *answer = &asking->effects.reply;
         asking->request.flags &= ~(uint32_t)REQUEST_FIRST;
         if (answer->cell != UINT32_MAX)
@@ -234,7 +236,7 @@ void asking_lease(const struct asking *asking, struct lease *lease)
     memcpy(lease->provider, provider->name, sizeof lease->provider);
     snprintf(lease->url, sizeof lease->url, "%s", provider_url(provider));
     lease->token = answer->token;
-    lease->left_ms = (answer->end_ns - host_now_ns()) / NS_PER_MS;
+    lease->left_ms = (answer->end_ns - asking->decided_ns) / NS_PER_MS;
     lease->units = answer->units;
     lease->slot = answer->slot;
     lease->dispatched = answer->state == RECORD_DISPATCHED;
@@ -271,7 +273,7 @@ int asking_keep(const struct asking *asking)
                         .ttl_ms = asking->request.ttl_ms,
                         .flags = asking->options.flags,
                         .dispatched = answer->state == RECORD_DISPATCHED};
-    return keeper_add(asking->agent, &held);
+    return keeper_add(asking->agent, &held, asking->decided_ns);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------------------------ */
@@ -364,7 +366,7 @@ int asking_verify(struct asking *asking, struct lease *lease, struct lease_verdi
     if (error == 0)
         error = check_basis(asking, verdict);
     if (error == 0) {
-        keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms);
+        keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms, asking->decided_ns);
         asking_lease(asking, lease);
     } else if (!answer->undecided) {
         keeper_remove(asking->agent, asking->request.lease);
@@ -407,10 +409,12 @@ int lease_release(lease_agent_t *agent, const char *id, unsigned flags)
         asking.request.flags |= REQUEST_FORCE;
     error = asking_step(&asking);
     if (error < 0 && ours)
-        keeper_add(agent, &(struct held){.id = asking.request.lease,
-                                         .provider = asking.provider,
-                                         .cell = asking.request.hint,
-                                         .releasing = true});
+        keeper_add(agent,
+                   &(struct held){.id = asking.request.lease,
+                                  .provider = asking.provider,
+                                  .cell = asking.request.hint,
+                                  .releasing = true},
+                   host_now_ns());
     return error < 0 ? error : 0;
 }
 

@@ -13,7 +13,7 @@
 #include "broker/host_epoch.h"
 #include "broker/host_random.h"
 
-static int provider_step_locked(struct provider *provider, const struct event *event,
+static int provider_step_locked(struct provider *provider, struct event *event,
                                 struct effects *effects, int64_t budget_ms);
 
 /* ---- the list ----------------------------------------------------------------------------------- */
@@ -323,25 +323,24 @@ static int begin(struct provider *provider, int64_t budget_ms)
 }
 
 /* The caller holds provider->mutex. */
-static int provider_step_locked(struct provider *provider, const struct event *event,
+static int provider_step_locked(struct provider *provider, struct event *event,
                                 struct effects *effects, int64_t budget_ms)
 {
-    struct event stamped = *event;
     int error = begin(provider, budget_ms);
     if (error < 0)
         return error;
-    stamped.now = host_now_ns();
-    broker_step(&provider->broker, &stamped, effects);
+    event->now = host_now_ns();
+    broker_step(&provider->broker, event, effects);
     bool changed = book_is_dirty(provider->book);
     if (changed || effects->note_count > 0)
-        table_commit(provider->table, provider->book, effects, stamped.now);
+        table_commit(provider->table, provider->book, effects, event->now);
     table_end(provider->table);
     if (changed)
         host_words_announce(provider->words, effects);
     return 0;
 }
 
-int provider_step(struct provider *provider, const struct event *event, struct effects *effects,
+int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms)
 {
     pthread_mutex_lock(&provider->mutex);
