@@ -81,6 +81,10 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
         r->asked_ns = r->fresh_ns = host_now_ns();
     if (verb == VERB_ACQUIRE)
         fill_holder(agent, request, &r->holder);
+    if (verb == VERB_RELEASE) {
+        r->holder.local = 1;
+        r->holder.pid = agent->self.pid;
+    }
     return 0;
 }
 
@@ -96,7 +100,8 @@ static ns_t attempt_end(const struct asking *asking)
 static bool found_dead(struct asking *asking, const struct answer *answer)
 {
     bool leases = answer->reason == REASON_LEASES || answer->reason == REASON_AHEAD ||
-                  answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL;
+                  answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL ||
+                  answer->reason == REASON_NOT_YOURS;
     bool no = answer->verdict == ANSWER_NO || answer->verdict == ANSWER_WAIT;
     return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
@@ -257,6 +262,7 @@ int asking_error(const struct answer *answer)
     case REASON_SLOT_RANGE: return LEASE_EINVAL;
     case REASON_BOOK_FULL:
     case REASON_QUEUE_FULL: return LEASE_EFULL;
+    case REASON_NOT_YOURS: return LEASE_EPERM;
     default: return LEASE_EBUSY;
     }
 }
@@ -408,6 +414,8 @@ int lease_release(lease_agent_t *agent, const char *id, unsigned flags)
     if (flags & LEASE_FORCE)
         asking.request.flags |= REQUEST_FORCE;
     error = asking_step(&asking);
+    if (error == 0 && asking.effects.reply.reason == REASON_NOT_YOURS)
+        return LEASE_EPERM;
     if (error < 0 && ours)
         keeper_add(agent,
                    &(struct held){.id = asking.request.lease,
