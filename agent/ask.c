@@ -76,7 +76,9 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
     r->slot = request->slot_plus_1 - 1;
     r->ttl_ms = request->ttl_ms;
     r->wait_ms = request->wait_ms;
-    r->asked_ns = r->fresh_ns = host_now_ns();
+    asking->reap = request->wait_ms > 0 ? REAP_HOLDERS : REAP_ALL;
+    if (verb != VERB_RELEASE) /* which neither waits nor needs a reading */
+        r->asked_ns = r->fresh_ns = host_now_ns();
     if (verb == VERB_ACQUIRE)
         fill_holder(agent, request, &r->holder);
     return 0;
@@ -96,7 +98,7 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
     bool leases = answer->reason == REASON_LEASES || answer->reason == REASON_AHEAD ||
                   answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL;
     bool no = answer->verdict == ANSWER_NO || answer->verdict == ANSWER_WAIT;
-    return no && leases && provider_reap(asking->provider, true, LOCK_BUDGET_MS) > 0;
+    return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
 
 /* Until there is an answer that no reading is missing for. */
@@ -108,6 +110,7 @@ int asking_step(struct asking *asking)
         int error = provider_step(asking->provider, &event, &asking->effects, LOCK_BUDGET_MS);
         if (error < 0)
             return error;
+        asking->decided_ns = event.now;
         const struct answer *answer = &asking->effects.reply;
         asking->request.flags &= ~(uint32_t)REQUEST_FIRST;
         if (answer->cell != UINT32_MAX)
@@ -166,8 +169,9 @@ int asking_wait(struct asking *asking)
         if (error < 0 || answer->verdict != ANSWER_WAIT)
             return error;
         ns_t left = answer->retry_ns - host_now_ns();
-        if (left > 0)
-            host_wait(call, seen, host_words_bit(answer->cell), left);
+        bool slept =
+            left > 0 && host_wait(call, seen, host_words_bit(answer->cell), left) == LEASE_ETIMEOUT;
+        asking->reap = slept ? REAP_ALL : REAP_HOLDERS; /* nobody woke us: is somebody dead? */
         if (interrupted(asking)) {
             asking_give_up(asking, REQUEST_GIVE_UP);
             return LEASE_ECLOSED;
@@ -221,7 +225,7 @@ void asking_lease(const struct asking *asking, struct lease *lease)
     memcpy(lease->provider, provider->name, sizeof lease->provider);
     snprintf(lease->url, sizeof lease->url, "%s", provider_url(provider));
     lease->token = answer->token;
-    lease->left_ms = (answer->end_ns - host_now_ns()) / NS_PER_MS;
+    lease->left_ms = (answer->end_ns - asking->decided_ns) / NS_PER_MS;
     lease->units = answer->units;
     lease->slot = answer->slot;
     lease->dispatched = answer->state == RECORD_DISPATCHED;
@@ -258,7 +262,7 @@ int asking_keep(const struct asking *asking)
                         .ttl_ms = asking->request.ttl_ms,
                         .flags = asking->options.flags,
                         .dispatched = answer->state == RECORD_DISPATCHED};
-    return keeper_add(asking->agent, &held);
+    return keeper_add(asking->agent, &held, asking->decided_ns);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------------------------ */
@@ -346,7 +350,7 @@ int asking_verify(struct asking *asking, struct lease *lease, struct lease_verdi
     if (error == 0)
         error = check_basis(asking, verdict);
     if (error == 0) {
-        keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms);
+        keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms, asking->decided_ns);
         asking_lease(asking, lease);
     } else if (!answer->undecided) {
         keeper_remove(asking->agent, asking->request.lease);

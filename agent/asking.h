@@ -10,6 +10,8 @@ struct asking {
     struct lease_request options;
     struct request request;
     uint32_t interrupts;    /* of the agent, when the question began */
+    enum reap reap;         /* how closely to look for the dead where somebody is in the way */
+    ns_t decided_ns;        /* when the last step was taken */
     struct effects effects; /* of the last step; its reply is the answer */
 };
 

@@ -21,9 +21,23 @@ static uint32_t ttl_of(const struct held *held)
 }
 
 /* A third of the time to live leaves room for two failures. */
-static ns_t next_renewal(const struct held *held)
+static ns_t next_renewal(const struct held *held, ns_t now)
 {
-    return host_now_ns() + (ns_t)ttl_of(held) * NS_PER_MS / 3;
+    return now + (ns_t)ttl_of(held) * NS_PER_MS / 3;
+}
+
+static void *keep(void *arg);
+
+/* With the first lease; the caller holds held_mutex. All signals are the host's: none is delivered
+ * to this thread. */
+static int keeper_start(struct lease_agent *agent)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    agent->keeper_runs = pthread_create(&agent->keeper, NULL, keep, agent) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return agent->keeper_runs ? 0 : LEASE_ENOMEM;
 }
 
 /* ---- the list --------------------------------------------------------------------------------------- */
@@ -45,22 +59,27 @@ static struct held *find_free(struct lease_agent *agent)
     return agent->held_used < AGENT_HELD_MAX ? &agent->held[agent->held_used++] : NULL;
 }
 
-int keeper_add(struct lease_agent *agent, const struct held *held)
+int keeper_add(struct lease_agent *agent, const struct held *held, ns_t now)
 {
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find_free(agent);
+    int error = entry ? 0 : LEASE_EFULL;
     if (entry) {
         *entry = *held;
         entry->known_as = held->id;
-        entry->renew_ns = next_renewal(entry);
-        if (agent->held_count++ == 0)
+        entry->renew_ns = next_renewal(entry, now);
+        agent->held_count++;
+        agent->held_lately = true;
+        if (agent->keeper_sleeps)
             pthread_cond_signal(&agent->held_changed);
+        else if (!agent->keeper_runs)
+            error = keeper_start(agent);
     }
     pthread_mutex_unlock(&agent->held_mutex);
-    return entry ? keeper_start(agent) : LEASE_EFULL;
+    return error;
 }
 
-void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms)
+void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, ns_t now)
 {
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find(agent, id);
@@ -68,7 +87,7 @@ void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t t
         entry->dispatched = true;
         if (ttl_ms)
             entry->ttl_ms = ttl_ms;
-        entry->renew_ns = next_renewal(entry);
+        entry->renew_ns = next_renewal(entry, now);
     }
     pthread_mutex_unlock(&agent->held_mutex);
 }
@@ -168,7 +187,7 @@ static void take_again(struct lease_agent *agent, const struct held *held)
     if (entry) {
         entry->id = effects.reply.lease;
         entry->cell = effects.reply.cell;
-        entry->renew_ns = next_renewal(entry);
+        entry->renew_ns = next_renewal(entry, event.now);
     }
     pthread_mutex_unlock(&agent->held_mutex);
     if (entry)
@@ -198,7 +217,7 @@ static void renew(struct lease_agent *agent, const struct held *held)
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find(agent, held->id);
     if (entry)
-        entry->renew_ns = next_renewal(entry);
+        entry->renew_ns = next_renewal(entry, event.now);
     pthread_mutex_unlock(&agent->held_mutex);
 }
 
@@ -234,15 +253,26 @@ static void sleep_ms(struct lease_agent *agent, int64_t ms)
     pthread_cond_timedwait(&agent->held_changed, &agent->held_mutex, &until);
 }
 
+/* Nobody is woken for a lease that comes while looks are being taken anyway: a process that takes
+ * and gives back thousands a second pays for no wake. It sleeps for good once there was none
+ * between two looks. */
+static bool may_sleep(const struct lease_agent *agent)
+{
+    return agent->held_count == 0 && !agent->held_lately;
+}
+
 static void *keep(void *arg)
 {
     struct lease_agent *agent = arg;
     pthread_mutex_lock(&agent->held_mutex);
     while (!atomic_load_explicit(&agent->closing, memory_order_relaxed)) {
-        if (agent->held_count == 0) {
+        if (may_sleep(agent)) {
+            agent->keeper_sleeps = true;
             pthread_cond_wait(&agent->held_changed, &agent->held_mutex);
+            agent->keeper_sleeps = false;
             continue;
         }
+        agent->held_lately = false;
         pthread_mutex_unlock(&agent->held_mutex);
         agent_follow(agent);
         pthread_mutex_lock(&agent->held_mutex);
@@ -259,23 +289,6 @@ static void *keep(void *arg)
     }
     pthread_mutex_unlock(&agent->held_mutex);
     return NULL;
-}
-
-/* Started with the first lease. All signals are the host's: none is delivered to this thread. */
-int keeper_start(struct lease_agent *agent)
-{
-    int error = 0;
-    pthread_mutex_lock(&agent->held_mutex);
-    if (!agent->keeper_runs) {
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        error = pthread_create(&agent->keeper, NULL, keep, agent);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        agent->keeper_runs = error == 0;
-    }
-    pthread_mutex_unlock(&agent->held_mutex);
-    return error == 0 ? 0 : LEASE_ENOMEM;
 }
 
 void keeper_stop(struct lease_agent *agent)

@@ -59,7 +59,7 @@ void broker_reason_text(const struct answer *answer, char *text, size_t size)
         snprintf(text, size, "the model is not loaded, the first request loads it");
         break;
     case REASON_LEASES:
-        snprintf(text, size, "%s of %d slot%s leased%s", slots == 1 ? "1" : "all", slots,
+        snprintf(text, size, "%d of %d slot%s leased%s", answer->busy - answer->strangers, slots,
                  slots == 1 ? "" : "s", other);
         break;
     case REASON_AHEAD:
