@@ -65,7 +65,8 @@ struct held {
     uint32_t flags;  /* enum lease_request_flags */
     ns_t renew_ns;   /* when to renew it next */
     bool dispatched;
-    bool lost; /* an event waits for lease_event_next */
+    bool lost;      /* an event waits for lease_event_next */
+    bool releasing; /* given back, but the book was locked: done as soon as it can be */
     enum reason reason;
     enum record_end end;
 };
@@ -138,8 +139,8 @@ enum reap {
 };
 int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms);
 
-/* "another process (pid 7) sits on the book of z4": for LEASE_ELOCKED. */
-void provider_lock_text(struct provider *provider, char *text, size_t size);
+/* "book locked by pid 7, ...": for LEASE_ELOCKED, also where the book could not even be opened. */
+void provider_lock_text(struct lease_agent *agent, const char *name, char *text, size_t size);
 
 /* Leaves the book for the one of the same name in the agent's directory. */
 void provider_move(struct provider *provider);

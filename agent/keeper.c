@@ -221,6 +221,17 @@ static void renew(struct lease_agent *agent, const struct held *held)
     pthread_mutex_unlock(&agent->held_mutex);
 }
 
+static void release(struct lease_agent *agent, const struct held *held)
+{
+    struct request request = {
+        .verb = VERB_RELEASE, .flags = REQUEST_FIRST, .lease = held->id, .hint = held->cell};
+    struct event event = {.kind = EVENT_REQUEST, .request = &request};
+    struct effects effects;
+    agent_request_id(&request.id);
+    if (provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS) == 0)
+        keeper_remove(agent, held->id);
+}
+
 static bool renews_itself(const struct held *held)
 {
     return !(held->flags & (LEASE_NO_HOLDER | LEASE_NO_RENEW)) &&
@@ -231,6 +242,10 @@ static void look_after(struct lease_agent *agent, const struct held *held)
 {
     enum reason reason;
     enum record_end end;
+    if (held->releasing) {
+        release(agent, held);
+        return;
+    }
     enum standing standing = look_up(held, &reason, &end);
     if (standing == IS_LOST)
         report_lost(agent, held->id, reason, end);
@@ -253,37 +268,38 @@ static void sleep_ms(struct lease_agent *agent, int64_t ms)
     pthread_cond_timedwait(&agent->held_changed, &agent->held_mutex, &until);
 }
 
+/* The caller holds held_mutex, which is let go in between. */
+static void look_after_all(struct lease_agent *agent)
+{
+    pthread_mutex_unlock(&agent->held_mutex);
+    agent_follow(agent);
+    pthread_mutex_lock(&agent->held_mutex);
+    for (uint32_t i = 0; i < agent->held_used; i++) {
+        struct held held = agent->held[i];
+        if (held.id.counter == 0 || held.lost)
+            continue;
+        pthread_mutex_unlock(&agent->held_mutex);
+        look_after(agent, &held);
+        pthread_mutex_lock(&agent->held_mutex);
+    }
+}
+
 /* Nobody is woken for a lease that comes while looks are being taken anyway: a process that takes
  * and gives back thousands a second pays for no wake. It sleeps for good once there was none
  * between two looks. */
-static bool may_sleep(const struct lease_agent *agent)
-{
-    return agent->held_count == 0 && !agent->held_lately;
-}
-
 static void *keep(void *arg)
 {
     struct lease_agent *agent = arg;
     pthread_mutex_lock(&agent->held_mutex);
     while (!atomic_load_explicit(&agent->closing, memory_order_relaxed)) {
-        if (may_sleep(agent)) {
+        if (agent->held_count == 0 && !agent->held_lately) {
             agent->keeper_sleeps = true;
             pthread_cond_wait(&agent->held_changed, &agent->held_mutex);
             agent->keeper_sleeps = false;
             continue;
         }
         agent->held_lately = false;
-        pthread_mutex_unlock(&agent->held_mutex);
-        agent_follow(agent);
-        pthread_mutex_lock(&agent->held_mutex);
-        for (uint32_t i = 0; i < agent->held_used; i++) {
-            struct held held = agent->held[i];
-            if (held.id.counter == 0 || held.lost)
-                continue;
-            pthread_mutex_unlock(&agent->held_mutex);
-            look_after(agent, &held);
-            pthread_mutex_lock(&agent->held_mutex);
-        }
+        look_after_all(agent);
         if (!atomic_load_explicit(&agent->closing, memory_order_relaxed))
             sleep_ms(agent, LOOK_MS);
     }

@@ -212,6 +212,8 @@ static int open_locked(struct provider *provider, bool create)
     int error = LEASE_EUNKNOWN;
     if (provider->agent->has_directory) {
         error = open_host_tier(provider, create);
+        if (error == LEASE_ELOCKED)
+            return error; /* somebody makes it just now: that is no reason to decide alone */
         if (error < 0 && error != LEASE_EUNKNOWN) {
             warn_of_fallback(provider, error);
             blank_book(provider);
@@ -408,13 +410,26 @@ int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms)
     return result;
 }
 
-void provider_lock_text(struct provider *provider, char *text, size_t size)
+/* Asked through a handle of its own: the book's may be in use, or could not be opened. */
+static uint32_t who_sits_on(struct lease_agent *agent, const char *name)
 {
+    char file[HOST_TABLE_NAME_SIZE];
+    struct host_lock lock;
     uint32_t pid = 0;
-    pthread_mutex_lock(&provider->mutex);
-    if (provider->reach == LEASE_REACH_HOST)
-        pid = host_lock_holder(&provider->host.lock);
-    pthread_mutex_unlock(&provider->mutex);
+    host_table_name(name, file);
+    pthread_mutex_lock(&agent->directory_mutex);
+    int dir = agent->has_directory ? agent->directory.fd : -1;
+    if (dir >= 0 && host_lock_open(&lock, dir, file, HOST_LOCK_READ, 0) == 0) {
+        pid = host_lock_holder(&lock);
+        host_lock_close(&lock);
+    }
+    pthread_mutex_unlock(&agent->directory_mutex);
+    return pid;
+}
+
+void provider_lock_text(struct lease_agent *agent, const char *name, char *text, size_t size)
+{
+    uint32_t pid = who_sits_on(agent, name);
     if (pid)
         snprintf(text, size, "book locked by pid %u, continue or end that process", pid);
     else

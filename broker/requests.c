@@ -578,11 +578,25 @@ static void answer_renew(struct step *step, const struct request *request)
     reply_of(step, ANSWER_GRANTED, REASON_NONE, record);
 }
 
+/* The lease of another process of this host, which renews it and believes that it has it. One that
+ * outlives whoever took it is anybody's who knows its id. */
+static bool is_not_yours(const struct record *record, const struct request *request)
+{
+    const struct holder *holder = &record->holder, *asker = &request->holder;
+    return asker->pid != 0 && holder->local && asker->local && holder->pid != asker->pid &&
+           !(record->flags & (RECORD_NO_HOLDER | RECORD_BY_PID)) &&
+           !(request->flags & REQUEST_FORCE);
+}
+
 static void answer_release(struct step *step, const struct request *request)
 {
     struct record *record = book_find(step->book, request->lease, request->hint);
     if (!record) {
         reply_gone(step, NULL);
+        return;
+    }
+    if (record_is_live(record) && is_not_yours(record, request)) {
+        reply_of(step, ANSWER_NO, REASON_NOT_YOURS, record);
         return;
     }
     /* An orphan's work is none the less for its lease being given back late. */
