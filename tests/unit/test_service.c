@@ -725,7 +725,7 @@ static void threads_ask_at_once(void **state)
 static void a_foreign_peer_is_understood(void **state)
 {
     struct place *place = *state;
-    pid_t peer;
+    pid_t peer = -1;
     int status = 0;
     char python[] = PYTHON, script[] = FOREIGN_PEER;
     char *argv[] = {python, script, place->directory, NULL};
