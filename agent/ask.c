@@ -108,11 +108,22 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
     return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
 
+/* Where no reading is to be had in time, what is known decides, if it can. */
+static int await_reading(struct asking *asking)
+{
+    int error = reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
+    if (error != LEASE_ETIMEOUT || (asking->request.flags & REQUEST_AS_KNOWN))
+        return error;
+    asking->request.flags |= REQUEST_AS_KNOWN;
+    return 0;
+}
+
 /* Until there is an answer that no reading is missing for. */
 int asking_step(struct asking *asking)
 {
     struct event event = {.kind = EVENT_REQUEST, .request = &asking->request};
     bool reaped = false;
+    asking->request.flags &= ~(uint32_t)REQUEST_AS_KNOWN;
     for (;;) {
         int error = provider_step(asking->provider, &event, &asking->effects, LOCK_BUDGET_MS);
         if (error < 0)
@@ -125,7 +136,7 @@ int asking_step(struct asking *asking)
         if (answer->verdict == ANSWER_UNREAD) {
             if (asking->request.fresh_ns == 0)
                 asking->request.fresh_ns = event.now;
-            error = reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
+            error = await_reading(asking);
             if (error < 0)
                 return error;
             continue;
