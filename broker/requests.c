@@ -184,6 +184,42 @@ static void reply_wait_over(struct step *step, const struct record *record)
     tell_wait(step, record);
 }
 
+/* What refuses is neither a living lease nor somebody ahead, and was seen so long ago that it may be
+ * over: work without a lease, what an ended lease left running, a server that was down. A speaker
+ * reads often enough for this never to be so; where there is none, whoever wants in has to. */
+static bool refusal_is_old(const struct step *step, const struct tally *tally, int32_t ahead,
+                           int32_t units)
+{
+    const struct book *book = step->book;
+    const struct reading *reading = &book->sight.reading;
+    if (!book->settings.probed || reading->sent_ns == 0 ||
+        step->now - reading->answered_ns < PROBE_ACTIVE_MS * NS_PER_MS ||
+        step->now < attribution_not_before(book))
+        return false;
+    return tally->dispatched + ahead + units <= tally->slots;
+}
+
+static bool is_head(const struct book *book, const struct record *record)
+{
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *other = &book->records[book->live[i]];
+        if (other->state == RECORD_WAITING && other->place < record->place &&
+            (other->slot < 0 || other->slot == record->slot))
+            return false;
+    }
+    return true;
+}
+
+static void wait_on(struct step *step, const struct record *record)
+{
+    struct tally tally;
+    admission_tally(step->book, step->now, &tally);
+    if (is_head(step->book, record) && refusal_is_old(step, &tally, tally.held, record->units))
+        reply_unread(step, record);
+    else
+        reply_wait(step, record, REASON_AHEAD);
+}
+
 static void acquire_again(struct step *step, const struct record *record)
 {
     switch (record->state) {
@@ -192,7 +228,7 @@ static void acquire_again(struct step *step, const struct record *record)
         tell_wait(step, record);
         break;
     case RECORD_DISPATCHED: reply_of(step, ANSWER_GRANTED, REASON_NONE, record); break;
-    case RECORD_WAITING: reply_wait(step, record, REASON_AHEAD); break;
+    case RECORD_WAITING: wait_on(step, record); break;
     default:
         if (record->end == END_GAVE_UP)
             reply_wait_over(step, record);
@@ -259,6 +295,11 @@ static void acquire_or_wait(struct step *step, const struct request *request)
     struct tally tally;
     admission_tally(book, step->now, &tally);
     enum obstacle obstacle = admission_acquire(book, &tally, request->units, request->slot);
+    int32_t ahead = admission_ahead(book, UINT64_MAX, request->slot);
+    if (obstacle != OBSTACLE_NONE && refusal_is_old(step, &tally, ahead, (int32_t)request->units)) {
+        reply_unread(step, NULL);
+        return;
+    }
     if (obstacle != OBSTACLE_NONE && (request->wait_ms == 0 || wait_end(request) <= step->now)) {
         struct answer *answer = reply(step, ANSWER_NO, step_reason(obstacle));
         explain(step, answer, &tally, UINT64_MAX, request->slot);
@@ -325,17 +366,6 @@ static void answer_acquire(struct step *step, const struct request *request)
 
 /* ---- verify
  * --------------------------------------------------------------------------------------- */
-
-static bool is_head(const struct book *book, const struct record *record)
-{
-    for (uint32_t i = 0; i < book->live_count; i++) {
-        const struct record *other = &book->records[book->live[i]];
-        if (other->state == RECORD_WAITING && other->place < record->place &&
-            (other->slot < 0 || other->slot == record->slot))
-            return false;
-    }
-    return true;
-}
 
 static enum reason go_reason(const struct book *book)
 {
