@@ -142,16 +142,24 @@ int lease_agent_open(const struct lease_options *options, lease_agent_t **agent,
 
 /* ---- closing ---------------------------------------------------------------------------------------- */
 
+static bool held_at(struct lease_agent *agent, uint32_t index, struct held *held)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    bool there = index < agent->held_used;
+    if (there)
+        *held = agent->held[index];
+    pthread_mutex_unlock(&agent->held_mutex);
+    return there;
+}
+
 static void release_all(struct lease_agent *agent)
 {
-    for (uint32_t i = 0; i < AGENT_HELD_MAX && agent->held_used > 0; i++) {
-        const struct held *held = &agent->held[i];
-        if (i >= agent->held_used)
-            return;
-        if (held->id.counter == 0 || held->lost || (held->flags & (LEASE_NO_HOLDER | LEASE_BY_PID)))
+    struct held held;
+    for (uint32_t i = 0; held_at(agent, i, &held); i++) {
+        if (held.id.counter == 0 || held.lost || (held.flags & (LEASE_NO_HOLDER | LEASE_BY_PID)))
             continue;
         char id[LEASE_ID_SIZE];
-        lease_id_format(held->provider->name, held->id, id);
+        lease_id_format(held.provider->name, held.id, id);
         lease_release(agent, id, 0);
     }
 }

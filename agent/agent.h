@@ -65,7 +65,8 @@ struct held {
     uint32_t flags;  /* enum lease_request_flags */
     ns_t renew_ns;   /* when to renew it next */
     bool dispatched;
-    bool lost; /* an event waits for lease_event_next */
+    bool lost;      /* an event waits for lease_event_next */
+    bool releasing; /* given back, but the book was locked: done as soon as it can be */
     enum reason reason;
     enum record_end end;
 };
@@ -95,8 +96,10 @@ struct lease_agent {
     struct held *held;  /* AGENT_HELD_MAX */
     uint32_t held_used; /* entries [0, held_used) were ever used */
     uint32_t held_count;
+    bool held_lately; /* one was added since the keeper last looked */
     pthread_t keeper;
     bool keeper_runs;
+    bool keeper_sleeps; /* until it is told of a lease */
     _Atomic bool closing;
     _Atomic uint32_t interrupts; /* grows with lease_interrupt */
     int event_fd;
@@ -123,18 +126,21 @@ void provider_free(struct provider *provider);
 
 /* lock, load, decide, commit, unlock. event->now is filled in here. LEASE_ELOCKED and other errors
  * of the table: nothing was decided. */
-int provider_step(struct provider *provider, const struct event *event, struct effects *effects,
+int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms);
 
 /* Brings the book up to date without the lock. The caller holds provider->mutex. */
 int provider_look(struct provider *provider);
 
-/* Ends leases of processes of this host that are dead. thorough: start times are compared and
- * zombies found, too. Returns how many ended, or an error. */
-int provider_reap(struct provider *provider, bool thorough, int64_t budget_ms);
+/* Ends leases of processes of this host that are dead. Returns how many ended, or an error. */
+enum reap {
+    REAP_HOLDERS, /* one kill(pid, 0) for each lease: cheap enough for every refusal */
+    REAP_ALL,     /* waiters too; start times are compared and zombies found */
+};
+int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms);
 
-/* "another process (pid 7) sits on the book of z4": for LEASE_ELOCKED. */
-void provider_lock_text(struct provider *provider, char *text, size_t size);
+/* "book locked by pid 7, ...": for LEASE_ELOCKED, also where the book could not even be opened. */
+void provider_lock_text(struct lease_agent *agent, const char *name, char *text, size_t size);
 
 /* Leaves the book for the one of the same name in the agent's directory. */
 void provider_move(struct provider *provider);
@@ -166,13 +172,12 @@ int agent_check(const struct lease_agent *agent); /* LEASE_EFORK, LEASE_EINVAL *
 void agent_request_id(struct request_id *id);
 
 /* keeper.c */
-int keeper_start(struct lease_agent *agent);
 void keeper_stop(struct lease_agent *agent);
 
 /* Looks after a lease from now on; LEASE_EFULL. */
-int keeper_add(struct lease_agent *agent, const struct held *held);
+int keeper_add(struct lease_agent *agent, const struct held *held, ns_t now);
 /* Its lease went over to dispatched. */
-void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms);
+void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, ns_t now);
 /* False where it is not ours. */
 bool keeper_remove(struct lease_agent *agent, struct lease_id id);
 /* The cell where it lies, UINT32_MAX unknown; *id becomes the one that it has now. */

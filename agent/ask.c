@@ -76,9 +76,15 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
     r->slot = request->slot_plus_1 - 1;
     r->ttl_ms = request->ttl_ms;
     r->wait_ms = request->wait_ms;
-    r->asked_ns = r->fresh_ns = host_now_ns();
+    asking->reap = request->wait_ms > 0 ? REAP_HOLDERS : REAP_ALL;
+    if (verb != VERB_RELEASE) /* which neither waits nor needs a reading */
+        r->asked_ns = r->fresh_ns = host_now_ns();
     if (verb == VERB_ACQUIRE)
         fill_holder(agent, request, &r->holder);
+    if (verb == VERB_RELEASE) {
+        r->holder.local = 1;
+        r->holder.pid = agent->self.pid;
+    }
     return 0;
 }
 
@@ -94,9 +100,10 @@ static ns_t attempt_end(const struct asking *asking)
 static bool found_dead(struct asking *asking, const struct answer *answer)
 {
     bool leases = answer->reason == REASON_LEASES || answer->reason == REASON_AHEAD ||
-                  answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL;
+                  answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL ||
+                  answer->reason == REASON_NOT_YOURS;
     bool no = answer->verdict == ANSWER_NO || answer->verdict == ANSWER_WAIT;
-    return no && leases && provider_reap(asking->provider, true, LOCK_BUDGET_MS) > 0;
+    return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
 
 /* Until there is an answer that no reading is missing for. */
@@ -108,6 +115,7 @@ int asking_step(struct asking *asking)
         int error = provider_step(asking->provider, &event, &asking->effects, LOCK_BUDGET_MS);
         if (error < 0)
             return error;
+        asking->decided_ns = event.now;
         const struct answer *answer = &asking->effects.reply;
         asking->request.flags &= ~(uint32_t)REQUEST_FIRST;
         if (answer->cell != UINT32_MAX)
@@ -161,13 +169,14 @@ int asking_wait(struct asking *asking)
         uint32_t seen = atomic_load_explicit(call, memory_order_acquire);
         int error = asking_step(asking);
         const struct answer *answer = &asking->effects.reply;
-        if (error == LEASE_ELOCKED && stands_in_queue(asking))
+        if (error == LEASE_ELOCKED && stands_in_queue(asking) && !interrupted(asking))
             continue; /* the next look may have more luck */
         if (error < 0 || answer->verdict != ANSWER_WAIT)
             return error;
         ns_t left = answer->retry_ns - host_now_ns();
-        if (left > 0)
-            host_wait(call, seen, host_words_bit(answer->cell), left);
+        bool slept =
+            left > 0 && host_wait(call, seen, host_words_bit(answer->cell), left) == LEASE_ETIMEOUT;
+        asking->reap = slept ? REAP_ALL : REAP_HOLDERS; /* nobody woke us: is somebody dead? */
         if (interrupted(asking)) {
             asking_give_up(asking, REQUEST_GIVE_UP);
             return LEASE_ECLOSED;
@@ -187,21 +196,32 @@ enum lease_basis asking_basis(const struct provider *provider)
     return provider->book->settings.probed ? LEASE_BASIS_READING : LEASE_BASIS_HOST;
 }
 
-void asking_verdict(const struct asking *asking, int error, struct lease_verdict *verdict)
+void asking_refuse(struct lease_agent *agent, const char *provider, int error,
+                   struct lease_verdict *verdict)
 {
     if (!verdict)
         return;
     memset(verdict, 0, sizeof *verdict);
-    memcpy(verdict->provider, asking->provider->name, sizeof verdict->provider);
-    verdict->basis = asking_basis(asking->provider);
+    text_copy(verdict->provider, sizeof verdict->provider, provider);
+    verdict->undecided = 1;
+    if (error == LEASE_ELOCKED)
+        provider_lock_text(agent, provider, verdict->reason, sizeof verdict->reason);
+    else
+        snprintf(verdict->reason, sizeof verdict->reason, "%s", lease_error_text(error));
+}
+
+void asking_verdict(const struct asking *asking, int error, struct lease_verdict *verdict)
+{
+    if (!verdict)
+        return;
     if (error < 0) {
-        verdict->undecided = 1;
-        if (error == LEASE_ELOCKED)
-            provider_lock_text(asking->provider, verdict->reason, sizeof verdict->reason);
-        else
-            snprintf(verdict->reason, sizeof verdict->reason, "%s", lease_error_text(error));
+        asking_refuse(asking->agent, asking->provider->name, error, verdict);
+        verdict->basis = asking_basis(asking->provider);
         return;
     }
+    memset(verdict, 0, sizeof *verdict);
+    memcpy(verdict->provider, asking->provider->name, sizeof verdict->provider);
+    verdict->basis = asking_basis(asking->provider);
     const struct answer *answer = &asking->effects.reply;
     verdict->go = answer->verdict == ANSWER_GO;
     verdict->undecided = answer->undecided;
@@ -221,7 +241,7 @@ void asking_lease(const struct asking *asking, struct lease *lease)
     memcpy(lease->provider, provider->name, sizeof lease->provider);
     snprintf(lease->url, sizeof lease->url, "%s", provider_url(provider));
     lease->token = answer->token;
-    lease->left_ms = (answer->end_ns - host_now_ns()) / NS_PER_MS;
+    lease->left_ms = (answer->end_ns - asking->decided_ns) / NS_PER_MS;
     lease->units = answer->units;
     lease->slot = answer->slot;
     lease->dispatched = answer->state == RECORD_DISPATCHED;
@@ -242,6 +262,7 @@ int asking_error(const struct answer *answer)
     case REASON_SLOT_RANGE: return LEASE_EINVAL;
     case REASON_BOOK_FULL:
     case REASON_QUEUE_FULL: return LEASE_EFULL;
+    case REASON_NOT_YOURS: return LEASE_EPERM;
     default: return LEASE_EBUSY;
     }
 }
@@ -258,30 +279,35 @@ int asking_keep(const struct asking *asking)
                         .ttl_ms = asking->request.ttl_ms,
                         .flags = asking->options.flags,
                         .dispatched = answer->state == RECORD_DISPATCHED};
-    return keeper_add(asking->agent, &held);
+    return keeper_add(asking->agent, &held, asking->decided_ns);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------------------------ */
 
 static int begin_for(struct asking *asking, lease_agent_t *agent, enum verb verb,
-                     const struct lease_request *request, const char *provider)
+                     const struct lease_request *request, const char *provider,
+                     struct lease_verdict *verdict)
 {
     int error = agent_check(agent);
     if (error == 0)
         error = asking_begin(asking, agent, verb, request);
-    if (error == 0)
-        asking->provider = provider_find(agent, provider, &error);
+    if (error < 0)
+        return error;
+    asking->provider = provider_find(agent, provider, &error);
+    if (error < 0 && provider && name_is_valid(provider))
+        asking_refuse(agent, provider, error, verdict);
     return error;
 }
 
 static int begin_for_id(struct asking *asking, lease_agent_t *agent, enum verb verb,
-                        const struct lease_request *request, const char *id)
+                        const struct lease_request *request, const char *id,
+                        struct lease_verdict *verdict)
 {
     char provider[NAME_SIZE];
     struct lease_id lease;
     if (!id || !lease_id_parse(id, provider, &lease))
         return LEASE_EINVAL;
-    int error = begin_for(asking, agent, verb, request, provider);
+    int error = begin_for(asking, agent, verb, request, provider, verdict);
     if (error == 0) {
         asking->request.lease = lease;
         asking->request.hint = keeper_resolve(agent, &asking->request.lease);
@@ -293,7 +319,7 @@ int lease_acquire(lease_agent_t *agent, const char *provider, const struct lease
                   struct lease *lease, struct lease_verdict *verdict)
 {
     struct asking asking;
-    int error = begin_for(&asking, agent, VERB_ACQUIRE, request, provider);
+    int error = begin_for(&asking, agent, VERB_ACQUIRE, request, provider, verdict);
     if (error < 0)
         return error;
     if (asking.options.running) {
@@ -346,7 +372,7 @@ int asking_verify(struct asking *asking, struct lease *lease, struct lease_verdi
     if (error == 0)
         error = check_basis(asking, verdict);
     if (error == 0) {
-        keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms);
+        keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms, asking->decided_ns);
         asking_lease(asking, lease);
     } else if (!answer->undecided) {
         keeper_remove(asking->agent, asking->request.lease);
@@ -358,7 +384,7 @@ int lease_verify(lease_agent_t *agent, const char *id, const struct lease_reques
                  struct lease *lease, struct lease_verdict *verdict)
 {
     struct asking asking;
-    int error = begin_for_id(&asking, agent, VERB_VERIFY, request, id);
+    int error = begin_for_id(&asking, agent, VERB_VERIFY, request, id, verdict);
     return error < 0 ? error : asking_verify(&asking, lease, verdict);
 }
 
@@ -366,7 +392,7 @@ int lease_renew(lease_agent_t *agent, const char *id, uint32_t ttl_ms, struct le
 {
     struct asking asking;
     struct lease_request request = {.size = sizeof request, .ttl_ms = ttl_ms};
-    int error = begin_for_id(&asking, agent, VERB_RENEW, &request, id);
+    int error = begin_for_id(&asking, agent, VERB_RENEW, &request, id, NULL);
     if (error == 0)
         error = asking_step(&asking);
     if (error == 0)
@@ -381,13 +407,22 @@ int lease_renew(lease_agent_t *agent, const char *id, uint32_t ttl_ms, struct le
 int lease_release(lease_agent_t *agent, const char *id, unsigned flags)
 {
     struct asking asking;
-    int error = begin_for_id(&asking, agent, VERB_RELEASE, NULL, id);
+    int error = begin_for_id(&asking, agent, VERB_RELEASE, NULL, id, NULL);
     if (error < 0)
         return error;
-    keeper_remove(agent, asking.request.lease);
+    bool ours = keeper_remove(agent, asking.request.lease);
     if (flags & LEASE_FORCE)
         asking.request.flags |= REQUEST_FORCE;
     error = asking_step(&asking);
+    if (error == 0 && asking.effects.reply.reason == REASON_NOT_YOURS)
+        return LEASE_EPERM;
+    if (error < 0 && ours)
+        keeper_add(agent,
+                   &(struct held){.id = asking.request.lease,
+                                  .provider = asking.provider,
+                                  .cell = asking.request.hint,
+                                  .releasing = true},
+                   host_now_ns());
     return error < 0 ? error : 0;
 }
 

@@ -10,6 +10,8 @@ struct asking {
     struct lease_request options;
     struct request request;
     uint32_t interrupts;    /* of the agent, when the question began */
+    enum reap reap;         /* how closely to look for the dead where somebody is in the way */
+    ns_t decided_ns;        /* when the last step was taken */
     struct effects effects; /* of the last step; its reply is the answer */
 };
 
@@ -33,6 +35,9 @@ void asking_give_up(struct asking *asking, enum request_flags flag);
 /* Has the keeper look after the lease of the last answer. LEASE_EFULL. */
 int asking_keep(const struct asking *asking);
 
+/* A no before there was anything to ask; error says why. */
+void asking_refuse(struct lease_agent *agent, const char *provider, int error,
+                   struct lease_verdict *verdict);
 void asking_verdict(const struct asking *asking, int error, struct lease_verdict *verdict);
 void asking_lease(const struct asking *asking, struct lease *lease);
 int asking_error(const struct answer *answer);

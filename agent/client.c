@@ -52,7 +52,7 @@ static int dial(struct ask *ask)
     int reconnect_ms = RECONNECT_MS + (int)(host_random_u64() % RECONNECT_MS);
     if (ipc_option(ask->socket, ZMQ_IMMEDIATE, 1) != 0 ||
         ipc_option(ask->socket, ZMQ_RECONNECT_IVL, reconnect_ms) != 0 ||
-        zmq_connect(ask->socket, ask->endpoint) != 0) {
+        ipc_connect(ask->socket, ask->endpoint) != 0) {
         return LEASE_EIO;
     }
     return 0;

@@ -94,7 +94,8 @@ static int set_options(void *socket)
     return ipc_option(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
 }
 
-/* libzmq starts its threads with the first socket, and they inherit the mask. */
+/* libzmq starts its threads with the first socket, and they inherit the mask. They block signals by
+ * themselves too, but only once they run. */
 static int open_masked(int type, void **context, void **socket)
 {
     void *made = zmq_ctx_new();
@@ -128,6 +129,24 @@ int ipc_open(int type, void **context, void **socket)
     int error = open_masked(type, context, socket);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
+}
+
+int ipc_bind(void *socket, const char *endpoint)
+{
+    int rc;
+    do {
+        rc = zmq_bind(socket, endpoint);
+    } while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
+int ipc_connect(void *socket, const char *endpoint)
+{
+    int rc;
+    do {
+        rc = zmq_connect(socket, endpoint);
+    } while (rc != 0 && errno == EINTR);
+    return rc;
 }
 
 void ipc_close(void **context, void **socket)

@@ -35,4 +35,9 @@ void ipc_close(void **context, void **socket);
 /* Sets an option of type int: 0 or LEASE_EIO. */
 int ipc_option(void *socket, int option, int value);
 
+/* zmq_bind and zmq_connect, which a signal of the host's may interrupt before they have begun: 0, or
+ * -1 with errno. */
+int ipc_bind(void *socket, const char *endpoint);
+int ipc_connect(void *socket, const char *endpoint);
+
 #endif

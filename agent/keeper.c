@@ -21,9 +21,23 @@ static uint32_t ttl_of(const struct held *held)
 }
 
 /* A third of the time to live leaves room for two failures. */
-static ns_t next_renewal(const struct held *held)
+static ns_t next_renewal(const struct held *held, ns_t now)
 {
-    return host_now_ns() + (ns_t)ttl_of(held) * NS_PER_MS / 3;
+    return now + (ns_t)ttl_of(held) * NS_PER_MS / 3;
+}
+
+static void *keep(void *arg);
+
+/* With the first lease; the caller holds held_mutex. All signals are the host's: none is delivered
+ * to this thread. */
+static int keeper_start(struct lease_agent *agent)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    agent->keeper_runs = pthread_create(&agent->keeper, NULL, keep, agent) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return agent->keeper_runs ? 0 : LEASE_ENOMEM;
 }
 
 /* ---- the list --------------------------------------------------------------------------------------- */
@@ -45,22 +59,27 @@ static struct held *find_free(struct lease_agent *agent)
     return agent->held_used < AGENT_HELD_MAX ? &agent->held[agent->held_used++] : NULL;
 }
 
-int keeper_add(struct lease_agent *agent, const struct held *held)
+int keeper_add(struct lease_agent *agent, const struct held *held, ns_t now)
 {
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find_free(agent);
+    int error = entry ? 0 : LEASE_EFULL;
     if (entry) {
         *entry = *held;
         entry->known_as = held->id;
-        entry->renew_ns = next_renewal(entry);
-        if (agent->held_count++ == 0)
+        entry->renew_ns = next_renewal(entry, now);
+        agent->held_count++;
+        agent->held_lately = true;
+        if (agent->keeper_sleeps)
             pthread_cond_signal(&agent->held_changed);
+        else if (!agent->keeper_runs)
+            error = keeper_start(agent);
     }
     pthread_mutex_unlock(&agent->held_mutex);
-    return entry ? keeper_start(agent) : LEASE_EFULL;
+    return error;
 }
 
-void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms)
+void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, ns_t now)
 {
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find(agent, id);
@@ -68,7 +87,7 @@ void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t t
         entry->dispatched = true;
         if (ttl_ms)
             entry->ttl_ms = ttl_ms;
-        entry->renew_ns = next_renewal(entry);
+        entry->renew_ns = next_renewal(entry, now);
     }
     pthread_mutex_unlock(&agent->held_mutex);
 }
@@ -168,7 +187,7 @@ static void take_again(struct lease_agent *agent, const struct held *held)
     if (entry) {
         entry->id = effects.reply.lease;
         entry->cell = effects.reply.cell;
-        entry->renew_ns = next_renewal(entry);
+        entry->renew_ns = next_renewal(entry, event.now);
     }
     pthread_mutex_unlock(&agent->held_mutex);
     if (entry)
@@ -198,8 +217,19 @@ static void renew(struct lease_agent *agent, const struct held *held)
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find(agent, held->id);
     if (entry)
-        entry->renew_ns = next_renewal(entry);
+        entry->renew_ns = next_renewal(entry, event.now);
     pthread_mutex_unlock(&agent->held_mutex);
+}
+
+static void release(struct lease_agent *agent, const struct held *held)
+{
+    struct request request = {
+        .verb = VERB_RELEASE, .flags = REQUEST_FIRST, .lease = held->id, .hint = held->cell};
+    struct event event = {.kind = EVENT_REQUEST, .request = &request};
+    struct effects effects;
+    agent_request_id(&request.id);
+    if (provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS) == 0)
+        keeper_remove(agent, held->id);
 }
 
 static bool renews_itself(const struct held *held)
@@ -212,6 +242,10 @@ static void look_after(struct lease_agent *agent, const struct held *held)
 {
     enum reason reason;
     enum record_end end;
+    if (held->releasing) {
+        release(agent, held);
+        return;
+    }
     enum standing standing = look_up(held, &reason, &end);
     if (standing == IS_LOST)
         report_lost(agent, held->id, reason, end);
@@ -234,48 +268,43 @@ static void sleep_ms(struct lease_agent *agent, int64_t ms)
     pthread_cond_timedwait(&agent->held_changed, &agent->held_mutex, &until);
 }
 
+/* The caller holds held_mutex, which is let go in between. */
+static void look_after_all(struct lease_agent *agent)
+{
+    pthread_mutex_unlock(&agent->held_mutex);
+    agent_follow(agent);
+    pthread_mutex_lock(&agent->held_mutex);
+    for (uint32_t i = 0; i < agent->held_used; i++) {
+        struct held held = agent->held[i];
+        if (held.id.counter == 0 || held.lost)
+            continue;
+        pthread_mutex_unlock(&agent->held_mutex);
+        look_after(agent, &held);
+        pthread_mutex_lock(&agent->held_mutex);
+    }
+}
+
+/* Nobody is woken for a lease that comes while looks are being taken anyway: a process that takes
+ * and gives back thousands a second pays for no wake. It sleeps for good once there was none
+ * between two looks. */
 static void *keep(void *arg)
 {
     struct lease_agent *agent = arg;
     pthread_mutex_lock(&agent->held_mutex);
     while (!atomic_load_explicit(&agent->closing, memory_order_relaxed)) {
-        if (agent->held_count == 0) {
+        if (agent->held_count == 0 && !agent->held_lately) {
+            agent->keeper_sleeps = true;
             pthread_cond_wait(&agent->held_changed, &agent->held_mutex);
+            agent->keeper_sleeps = false;
             continue;
         }
-        pthread_mutex_unlock(&agent->held_mutex);
-        agent_follow(agent);
-        pthread_mutex_lock(&agent->held_mutex);
-        for (uint32_t i = 0; i < agent->held_used; i++) {
-            struct held held = agent->held[i];
-            if (held.id.counter == 0 || held.lost)
-                continue;
-            pthread_mutex_unlock(&agent->held_mutex);
-            look_after(agent, &held);
-            pthread_mutex_lock(&agent->held_mutex);
-        }
+        agent->held_lately = false;
+        look_after_all(agent);
         if (!atomic_load_explicit(&agent->closing, memory_order_relaxed))
             sleep_ms(agent, LOOK_MS);
     }
     pthread_mutex_unlock(&agent->held_mutex);
     return NULL;
-}
-
-/* Started with the first lease. All signals are the host's: none is delivered to this thread. */
-int keeper_start(struct lease_agent *agent)
-{
-    int error = 0;
-    pthread_mutex_lock(&agent->held_mutex);
-    if (!agent->keeper_runs) {
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        error = pthread_create(&agent->keeper, NULL, keep, agent);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        agent->keeper_runs = error == 0;
-    }
-    pthread_mutex_unlock(&agent->held_mutex);
-    return error == 0 ? 0 : LEASE_ENOMEM;
 }
 
 void keeper_stop(struct lease_agent *agent)

@@ -42,7 +42,7 @@
  *   last call. Structs are the caller's; nothing in them points into the library.
  *
  * ERRORS
- *   0, or a negative LEASE_E... of broker/error.h (installed beside this file), for which
+ *   0, or a negative LEASE_E... of broker/error.h (installed with this file), for which
  *   lease_strerror has a line. On an error the out parameters are unchanged but for the verdict,
  *   which tells the reason where one is known. */
 #ifndef LEASE_H
@@ -56,6 +56,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#pragma GCC visibility push(default) /* everything else in the library is hidden */
 
 #define LEASE_ID_SIZE     96  /* bytes of a lease id's text, with its end */
 #define LEASE_NAME_SIZE   64  /* of a provider's, host's or model's name */
@@ -180,7 +182,8 @@ int lease_verify(lease_agent_t *agent, const char *id, const struct lease_reques
  * refused, since no work shows for it. */
 int lease_renew(lease_agent_t *agent, const char *id, uint32_t ttl_ms, struct lease *lease);
 
-/* Ends it. 0 also where it had ended already. flags: LEASE_FORCE. */
+/* Ends it. 0 also where it had ended already. LEASE_ELOCKED: another process sits on the book; what
+ * this handle took is given back in the background as soon as it can be. flags: LEASE_FORCE. */
 int lease_release(lease_agent_t *agent, const char *id, unsigned flags);
 
 /* Tries the candidates in the order given: acquire, verify, next. 0: dispatched on one of them.
@@ -287,6 +290,8 @@ const char *lease_strerror(int error);
 
 const char *lease_reach_name(enum lease_reach reach);
 const char *lease_basis_name(enum lease_basis basis);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -77,6 +77,8 @@ struct queueing {
     struct asking *askings; /* one a candidate that has a queue */
     uint32_t count;
     ns_t end_ns;
+    bool woken;                              /* the last sleep ended before its time */
+    struct host_waited words[PROVIDERS_MAX]; /* on which to sleep, as they were before asking */
 };
 
 static void leave(struct queueing *queueing, uint32_t index)
@@ -98,6 +100,7 @@ static int ask_queue(struct queueing *queueing, uint32_t index)
 {
     struct asking *asking = &queueing->askings[index];
     asking->request.fresh_ns = host_now_ns();
+    asking->reap = queueing->woken ? REAP_HOLDERS : REAP_ALL;
     int error = asking_step(asking);
     if (error == LEASE_ELOCKED)
         return LEASE_ETIMEOUT;
@@ -112,6 +115,7 @@ static void drop_queue(struct queueing *queueing, uint32_t index)
 {
     queueing->count--;
     queueing->askings[index] = queueing->askings[queueing->count];
+    queueing->words[index] = queueing->words[queueing->count];
 }
 
 /* The first queue with a grant, or -1. */
@@ -135,20 +139,22 @@ static int ask_all(struct queueing *queueing, struct outcome *outcome, ns_t *loo
     return -1;
 }
 
-static void sleep_in_queues(struct queueing *queueing, struct host_waited *words, ns_t look_ns)
+static void sleep_in_queues(struct queueing *queueing, ns_t look_ns)
 {
+    const struct host_waited *words = queueing->words;
     ns_t left = look_ns - host_now_ns();
-    if (left <= 0)
-        return;
-    if (queueing->count == 1)
-        host_wait(words[0].word, words[0].seen,
-                  host_words_bit(queueing->askings[0].effects.reply.cell), left);
-    else
-        host_wait_any(words, queueing->count, left);
+    int result = LEASE_ETIMEOUT;
+    if (left > 0 && queueing->count == 1)
+        result = host_wait(words[0].word, words[0].seen,
+                           host_words_bit(queueing->askings[0].effects.reply.cell), left);
+    else if (left > 0)
+        result = host_wait_any(words, queueing->count, left);
+    queueing->woken = result != LEASE_ETIMEOUT;
 }
 
-static void remember_words(struct queueing *queueing, struct host_waited *words)
+static void remember_words(struct queueing *queueing)
 {
+    struct host_waited *words = queueing->words;
     for (uint32_t i = 0; i < queueing->count; i++) {
         words[i].word = &queueing->askings[i].provider->words->call;
         words[i].seen = atomic_load_explicit(words[i].word, memory_order_acquire);
@@ -187,23 +193,21 @@ static int take_grant(struct queueing *queueing, uint32_t index, struct lease *l
 static int wait_in_queues(struct queueing *queueing, struct outcome *outcome, struct lease *lease,
                           struct lease_verdict *verdict)
 {
-    struct host_waited words[PROVIDERS_MAX];
     for (;;) {
-        remember_words(queueing, words);
+        remember_words(queueing);
         ns_t look_ns;
         int granted = ask_all(queueing, outcome, &look_ns);
         if (granted >= 0)
             return take_grant(queueing, (uint32_t)granted, lease, verdict);
         if (queueing->count == 0)
             return outcome->error;
-        remember_words(queueing, words); /* again, without those that were left out */
         if (was_interrupted(queueing) || host_now_ns() >= queueing->end_ns) {
             bool interrupted = was_interrupted(queueing);
             asking_verdict(&queueing->askings[0], 0, verdict);
             leave_all(queueing);
             return interrupted ? LEASE_ECLOSED : LEASE_EBUSY;
         }
-        sleep_in_queues(queueing, words, look_ns);
+        sleep_in_queues(queueing, look_ns);
         if (was_interrupted(queueing)) {
             leave_all(queueing);
             return LEASE_ECLOSED;

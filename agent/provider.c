@@ -13,7 +13,7 @@
 #include "broker/host_epoch.h"
 #include "broker/host_random.h"
 
-static int provider_step_locked(struct provider *provider, const struct event *event,
+static int provider_step_locked(struct provider *provider, struct event *event,
                                 struct effects *effects, int64_t budget_ms);
 
 /* ---- the list ----------------------------------------------------------------------------------- */
@@ -212,6 +212,8 @@ static int open_locked(struct provider *provider, bool create)
     int error = LEASE_EUNKNOWN;
     if (provider->agent->has_directory) {
         error = open_host_tier(provider, create);
+        if (error == LEASE_ELOCKED)
+            return error; /* somebody makes it just now: that is no reason to decide alone */
         if (error < 0 && error != LEASE_EUNKNOWN) {
             warn_of_fallback(provider, error);
             blank_book(provider);
@@ -321,25 +323,24 @@ static int begin(struct provider *provider, int64_t budget_ms)
 }
 
 /* The caller holds provider->mutex. */
-static int provider_step_locked(struct provider *provider, const struct event *event,
+static int provider_step_locked(struct provider *provider, struct event *event,
                                 struct effects *effects, int64_t budget_ms)
 {
-    struct event stamped = *event;
     int error = begin(provider, budget_ms);
     if (error < 0)
         return error;
-    stamped.now = host_now_ns();
-    broker_step(&provider->broker, &stamped, effects);
+    event->now = host_now_ns();
+    broker_step(&provider->broker, event, effects);
     bool changed = book_is_dirty(provider->book);
     if (changed || effects->note_count > 0)
-        table_commit(provider->table, provider->book, effects, stamped.now);
+        table_commit(provider->table, provider->book, effects, event->now);
     table_end(provider->table);
     if (changed)
         host_words_announce(provider->words, effects);
     return 0;
 }
 
-int provider_step(struct provider *provider, const struct event *event, struct effects *effects,
+int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms)
 {
     pthread_mutex_lock(&provider->mutex);
@@ -355,52 +356,80 @@ int provider_look(struct provider *provider)
 
 /* ---- the dead ----------------------------------------------------------------------------------------- */
 
-static bool is_dead(const struct record *record, bool thorough)
+static bool is_dead(const struct record *record, enum reap how)
 {
     const struct holder *holder = &record->holder;
-    if (!record_is_live(record) || record->state == RECORD_ORPHAN || !holder->local ||
-        holder->pid == 0 || (record->flags & RECORD_NO_HOLDER))
+    bool looked_at = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED ||
+                     (record->state == RECORD_WAITING && how == REAP_ALL);
+    if (!looked_at || !holder->local || holder->pid == 0 || (record->flags & RECORD_NO_HOLDER))
         return false;
-    if (!thorough)
-        return host_process_glance(holder->pid, holder->pid_space) == HOST_PROCESS_DEAD;
-    return host_process_check(holder->pid, holder->pid_start, holder->pid_space) ==
-           HOST_PROCESS_DEAD;
+    enum host_liveness liveness =
+        how == REAP_ALL ? host_process_check(holder->pid, holder->pid_start, holder->pid_space)
+                        : host_process_glance(holder->pid, holder->pid_space);
+    return liveness == HOST_PROCESS_DEAD;
 }
 
-int provider_reap(struct provider *provider, bool thorough, int64_t budget_ms)
+static uint32_t find_dead(const struct book *book, enum reap how, uint16_t *dead)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < book->live_count; i++)
+        if (is_dead(&book->records[book->live[i]], how))
+            dead[count++] = book->live[i];
+    return count;
+}
+
+/* Looked for without the lock: nobody shall wait for it while we read about processes. Only who is
+ * found is looked at once more, under it. The caller holds provider->mutex. */
+static int reap(struct provider *provider, enum reap how, int64_t budget_ms)
 {
     uint16_t dead[BOOK_CELLS];
     struct event event = {.kind = EVENT_DEAD, .dead = dead};
     struct effects effects;
-    pthread_mutex_lock(&provider->mutex);
+    if (provider_look(provider) == 0 && find_dead(provider->book, how, dead) == 0)
+        return 0;
     int error = begin(provider, budget_ms);
-    if (error < 0) {
-        pthread_mutex_unlock(&provider->mutex);
+    if (error < 0)
         return error;
-    }
-    struct book *book = provider->book;
-    for (uint32_t i = 0; i < book->live_count; i++)
-        if (is_dead(&book->records[book->live[i]], thorough))
-            dead[event.dead_count++] = book->live[i];
+    event.dead_count = find_dead(provider->book, how, dead);
     if (event.dead_count > 0) {
         event.now = host_now_ns();
         broker_step(&provider->broker, &event, &effects);
-        table_commit(provider->table, book, &effects, event.now);
+        table_commit(provider->table, provider->book, &effects, event.now);
     }
     table_end(provider->table);
     if (event.dead_count > 0)
         host_words_announce(provider->words, &effects);
-    pthread_mutex_unlock(&provider->mutex);
     return (int)event.dead_count;
 }
 
-void provider_lock_text(struct provider *provider, char *text, size_t size)
+int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms)
 {
-    uint32_t pid = 0;
     pthread_mutex_lock(&provider->mutex);
-    if (provider->reach == LEASE_REACH_HOST)
-        pid = host_lock_holder(&provider->host.lock);
+    int result = reap(provider, how, budget_ms);
     pthread_mutex_unlock(&provider->mutex);
+    return result;
+}
+
+/* Asked through a handle of its own: the book's may be in use, or could not be opened. */
+static uint32_t who_sits_on(struct lease_agent *agent, const char *name)
+{
+    char file[HOST_TABLE_NAME_SIZE];
+    struct host_lock lock;
+    uint32_t pid = 0;
+    host_table_name(name, file);
+    pthread_mutex_lock(&agent->directory_mutex);
+    int dir = agent->has_directory ? agent->directory.fd : -1;
+    if (dir >= 0 && host_lock_open(&lock, dir, file, HOST_LOCK_READ, 0) == 0) {
+        pid = host_lock_holder(&lock);
+        host_lock_close(&lock);
+    }
+    pthread_mutex_unlock(&agent->directory_mutex);
+    return pid;
+}
+
+void provider_lock_text(struct lease_agent *agent, const char *name, char *text, size_t size)
+{
+    uint32_t pid = who_sits_on(agent, name);
     if (pid)
         snprintf(text, size, "book locked by pid %u, continue or end that process", pid);
     else

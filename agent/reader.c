@@ -106,7 +106,7 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
         } else if (now < grace_ns) {
             sleep_until_change(provider, seen, earlier(grace_ns, deadline_ns));
         } else if (!can_probe) {
-            return LEASE_ETIMEOUT;
+            return LEASE_EUNKNOWN; /* nobody here was told where the server is */
         } else if (host_words_take_probe(words, pid, now, PROBER_LIMIT_MS * NS_PER_MS)) {
             int error = probe_by_myself(provider, fresh_ns, deadline_ns);
             host_words_leave_probe(words, pid);

@@ -60,7 +60,7 @@ static int socket_mode(const char *directory, mode_t *mode)
 static int bind_socket(struct service *self, mode_t mode)
 {
     struct stat st;
-    if (zmq_bind(self->socket, self->endpoint) != 0) {
+    if (ipc_bind(self->socket, self->endpoint) != 0) {
         return errno == EACCES || errno == EROFS || errno == EPERM ? LEASE_EPERM : LEASE_EIO;
     }
     if (chmod(path_of(self), mode) != 0 || lstat(path_of(self), &st) != 0) {

@@ -185,7 +185,7 @@ static void sweep(struct prober *prober, ns_t now)
     prober->tick_ns = now + TICK_NS;
     struct event tick = {.kind = EVENT_TICK};
     struct effects effects;
-    int error = provider_reap(prober->provider, true, 0);
+    int error = provider_reap(prober->provider, REAP_ALL, 0);
     if (error >= 0)
         error = provider_step(prober->provider, &tick, &effects, 0);
     if (error >= 0)

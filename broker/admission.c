@@ -16,9 +16,10 @@ bool admission_trusts(const struct book *book, ns_t now)
     return reading->sent_ns != 0 && now - reading->answered_ns <= READING_TRUST_MS * NS_PER_MS;
 }
 
-/* Asked and answered after the verify came in is as fresh as a reading can be, however long the
- * server took. One that did not answer is left alone for a while: each further question would
- * occupy another of its threads. */
+/* Asked after the verify came in is as fresh as a reading can be, however long the server took; but
+ * not for ever, since whoever asked may have been stopped before it could use the answer. A server
+ * that did not answer is left alone for a while: each further question would occupy another of its
+ * threads. */
 bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns)
 {
     const struct reading *reading = &book->sight.reading;
@@ -26,8 +27,9 @@ bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns)
         return false;
     uint32_t max_age_ms =
         reading->health == HEALTH_BUSY ? PROBE_ACTIVE_MS : book->settings.max_age_ms;
-    return reading->sent_ns >= asked_ns ||
-           now - reading->answered_ns <= (ns_t)max_age_ms * NS_PER_MS;
+    ns_t age_ns = now - reading->answered_ns;
+    return age_ns <= (ns_t)max_age_ms * NS_PER_MS ||
+           (reading->sent_ns >= asked_ns && age_ns <= PROBE_MS * NS_PER_MS);
 }
 
 static ns_t settle_ns(const struct book *book)
@@ -37,10 +39,18 @@ static ns_t settle_ns(const struct book *book)
     return (ns_t)ms * NS_PER_MS;
 }
 
+ns_t admission_settled_ns(const struct book *book, const struct record *record)
+{
+    const struct sight *sight = &book->sight;
+    ns_t left_ns = record->settle_mark_ns + settle_ns(book) - sight->healthy_ns;
+    if (left_ns <= 0)
+        return 0;
+    return sight->healthy_since_ns ? sight->healthy_since_ns + left_ns : NS_NEVER;
+}
+
 static bool is_settled(const struct book *book, const struct record *record, ns_t now)
 {
-    return (record->flags & RECORD_SETTLED) ||
-           book_healthy_ns(book, now) - record->settle_mark_ns >= settle_ns(book);
+    return (record->flags & RECORD_SETTLED) || now >= admission_settled_ns(book, record);
 }
 
 uint32_t admission_seen_units(const struct book *book, const struct record *record, ns_t now)
@@ -58,12 +68,12 @@ ns_t admission_idle_ns(const struct book *book, const struct record *record, ns_
 /* ---- counting -------------------------------------------------------------------------------- */
 
 /* The work of a lease that died or ran out: shown by a reading it is an orphan until the reading
- * drops, not yet shown it counts until it is seen or settled. Where no reading tells, it keeps its
- * units for a while, since its generation may still run. */
+ * drops, not yet shown it counts until it is seen or settled. Where no reading tells, or none has
+ * of late, it keeps its units for a while, since its generation may still run. */
 static void count_ended(const struct book *book, const struct record *record, ns_t now,
                         struct tally *tally)
 {
-    if (book->sight.reading.signal != SIGNAL_EXACT) {
+    if (book->sight.reading.signal != SIGNAL_EXACT || !tally->trusted) {
         ns_t drained = record->ended_ns + (ns_t)book->settings.drain_ms * NS_PER_MS;
         tally->ending += now < drained ? record->units : 0;
         return;
@@ -93,34 +103,45 @@ static void count_live(const struct book *book, ns_t now, struct tally *tally)
     }
 }
 
-/* Work in the reading that was given back after it: certain where the reading names the task. */
-static bool was_running(const struct reading *reading, int32_t task)
+bool admission_shows_task(const struct reading *reading, int32_t task)
 {
-    if (!reading->named || task < 0)
-        return false;
-    for (int32_t i = 0; i < reading->slot_count; i++)
+    for (int32_t i = 0; task >= 0 && i < reading->slot_count; i++)
         if (reading->slots[i].busy && reading->slots[i].task == task)
             return true;
     return false;
 }
 
-/* Seen leases released since the reading take their units out of it, but for as many as ghosts
- * there were among all seen ones: whose work was missing cannot be told without names. */
+static uint32_t shown_units(const struct record *record)
+{
+    return record->flags & RECORD_SETTLED ? record->units : record->arrived;
+}
+
+/* Its holder said that its work is over, and the reading may not have known: it was given back
+ * after the question left. By force it is somebody else who says so, and replaced it goes on. */
+static bool was_given_back(const struct record *record, const struct reading *reading)
+{
+    return record->state == RECORD_GONE && record->end == END_RELEASED &&
+           record->ended_ns > reading->sent_ns;
+}
+
+/* Seen leases released since the reading take their units out of it. Where the reading names the
+ * task, its work certainly was or was not there; where it does not, as many were not there as there
+ * are ghosts among all seen ones. */
 static int32_t still_in_flight(const struct book *book, const struct tally *tally)
 {
     const struct reading *reading = &book->sight.reading;
     int32_t certain = 0, perhaps = 0;
+    if (book->ended_last_ns <= reading->sent_ns)
+        return reading->in_flight;
     for (uint32_t k = 0; k < book->ended_count; k++) {
         uint32_t at = (book->ended_first + k) % BOOK_CELLS;
         const struct record *record = &book->records[book->ended[at]];
-        bool given_back = record->state == RECORD_GONE &&
-                          (record->end == END_RELEASED || record->end == END_FORCED);
-        if (!given_back || record->ended_ns <= reading->answered_ns)
+        if (!was_given_back(record, reading))
             continue;
-        if (record->units == 1 && was_running(reading, record->task))
-            certain += 1;
+        if (reading->named && record->units == 1 && record->task >= 0)
+            certain += admission_shows_task(reading, record->task);
         else
-            perhaps += record->arrived;
+            perhaps += (int32_t)shown_units(record);
     }
     int32_t ghosts = above_zero(tally->seen + certain + perhaps - reading->in_flight);
     return above_zero(reading->in_flight - certain - above_zero(perhaps - ghosts));
@@ -143,10 +164,11 @@ void admission_tally(const struct book *book, ns_t now, struct tally *tally)
         if (reading->queue_means_full && reading->queued > 0)
             tally->busy = larger(tally->busy, tally->slots);
     }
-    bool known =
-        !book->settings.probed || (tally->trusted && health_admits((enum health)reading->health));
-    if (known)
+    bool known = tally->trusted && reading->health != HEALTH_UNKNOWN;
+    if (!book->settings.probed || (known && health_admits((enum health)reading->health)))
         tally->available = above_zero(tally->slots - tally->busy - tally->held - tally->waiting);
+    else if (known)
+        tally->available = 0;
 }
 
 /* A waiter for a slot's index holds back only who wants the same index: to everyone else it is a
@@ -174,16 +196,23 @@ int32_t admission_ahead(const struct book *book, uint64_t place, int32_t slot)
 /* ---- asking for one slot by its index ---------------------------------------------------------
  */
 
-static bool index_is_leased(const struct book *book, int32_t slot, uint64_t place, bool all_held)
+/* What besides the work itself takes a slot's index: `held` leases whatever their place, and what
+ * `ended` ones left running. */
+struct index_rule {
+    uint64_t place;
+    bool held, ended;
+};
+
+static bool index_is_leased(const struct book *book, int32_t slot, struct index_rule rule)
 {
     for (uint32_t i = 0; i < book->live_count; i++) {
         const struct record *record = &book->records[book->live[i]];
-        if (record->slot != slot)
+        if (record->slot != slot || (record->state == RECORD_ORPHAN && !rule.ended))
             continue;
-        if (record->state == RECORD_DISPATCHED || record->state == RECORD_ORPHAN)
+        if (record->state == RECORD_DISPATCHED || record->state == RECORD_ORPHAN ||
+            record->place < rule.place)
             return true;
-        bool before = record->place < place;
-        if (before || (all_held && record->state == RECORD_HELD && record->place != place))
+        if (rule.held && record->state == RECORD_HELD && record->place != rule.place)
             return true;
     }
     return false;
@@ -195,11 +224,13 @@ static bool index_is_busy(const struct book *book, int32_t slot)
     const struct reading *reading = &book->sight.reading;
     if (slot >= reading->slot_count || !reading->slots[slot].busy)
         return false;
+    int32_t task = reading->named ? reading->slots[slot].task : -1;
     for (uint32_t k = 0; k < book->ended_count; k++) {
         uint32_t at = (book->ended_first + k) % BOOK_CELLS;
         const struct record *record = &book->records[book->ended[at]];
-        if (record->state == RECORD_GONE && record->ended_ns > reading->answered_ns &&
-            record->task >= 0 && record->task == reading->slots[slot].task)
+        bool its_work =
+            task >= 0 ? record->task == task : record->slot == slot && shown_units(record) > 0;
+        if (its_work && was_given_back(record, reading))
             return false;
     }
     return true;
@@ -221,15 +252,16 @@ static enum obstacle what_stands_in_the_way(const struct tally *tally, int32_t a
 enum obstacle admission_verify(const struct book *book, const struct tally *tally, uint64_t place,
                                uint32_t units, int32_t slot, bool with_reading)
 {
+    /* what ended leases left running a new reading may show to be over */
+    bool ended = with_reading || !book->settings.probed;
     int32_t ahead = admission_ahead(book, place, slot);
-    int32_t leases = tally->dispatched + tally->ending;
-    int32_t busy = with_reading ? tally->busy : leases;
+    int32_t busy = ended ? tally->busy : tally->dispatched;
     if (with_reading && book->settings.probed &&
         !health_admits((enum health)book->sight.reading.health))
         return OBSTACLE_HEALTH;
     if (busy + ahead + (int32_t)units > tally->slots)
         return what_stands_in_the_way(tally, ahead, (int32_t)units);
-    if (slot >= 0 && index_is_leased(book, slot, place, false))
+    if (slot >= 0 && index_is_leased(book, slot, (struct index_rule){place, false, ended}))
         return OBSTACLE_SLOT;
     if (slot >= 0 && with_reading && tally->counts && index_is_busy(book, slot))
         return OBSTACLE_SLOT;
@@ -250,8 +282,8 @@ static enum obstacle admit_held(const struct book *book, const struct tally *tal
         return OBSTACLE_HEALTH;
     if (tally->busy + before + (int32_t)units > tally->slots)
         return what_stands_in_the_way(tally, before, (int32_t)units);
-    if (slot >= 0 &&
-        (index_is_leased(book, slot, place, true) || (tally->counts && index_is_busy(book, slot))))
+    if (slot >= 0 && (index_is_leased(book, slot, (struct index_rule){place, true, true}) ||
+                      (tally->counts && index_is_busy(book, slot))))
         return OBSTACLE_SLOT;
     return OBSTACLE_NONE;
 }

@@ -25,7 +25,7 @@ struct tally {
     int32_t busy;
     int32_t strangers;
     int32_t ghosts;
-    int32_t available; /* -1 unknown */
+    int32_t available; /* what a new acquire would be granted, -1 unknown */
     bool trusted;      /* a reading is young enough to say anything */
     bool counts;       /* it is trusted and tells in_flight */
 };
@@ -47,6 +47,9 @@ bool admission_trusts(const struct book *book, ns_t now);
 /* A reading fresh enough for a verify that was asked at asked_ns. */
 bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns);
 
+/* The reading shows this task at work. -1 is none. */
+bool admission_shows_task(const struct reading *reading, int32_t task);
+
 void admission_tally(const struct book *book, ns_t now, struct tally *tally);
 
 /* Units of held leases and waiters before `place` that stand in the way of a request for `slot`
@@ -66,6 +69,10 @@ enum obstacle admission_waiter(const struct book *book, const struct tally *tall
 
 /* The lease that stands in the way and ends first: for people. NULL where there is none. */
 const struct record *admission_first_to_end(const struct book *book, uint64_t place);
+
+/* When what a lease has not shown counts as seen all the same: some time ago (0), or a time to come;
+ * NS_NEVER while health is not ok, since that clock stands still. */
+ns_t admission_settled_ns(const struct book *book, const struct record *record);
 
 /* This lease's work counts as seen, by readings or by time. */
 uint32_t admission_seen_units(const struct book *book, const struct record *record, ns_t now);

@@ -31,30 +31,29 @@ static bool has_unseen(const struct book *book, const struct record *record, ns_
            !(record->flags & RECORD_SETTLED);
 }
 
-static bool is_idle(const struct book *book, const struct record *record, ns_t sent_ns)
+/* What the reading calls by name is there, whatever the numbers say. */
+static bool is_at_work(const struct book *book, const struct record *record)
 {
-    (void)book;
-    (void)sent_ns;
-    return record->state == RECORD_DISPATCHED && (record->flags & RECORD_GHOST) != 0;
+    const struct reading *reading = &book->sight.reading;
+    return reading->named && record->units == 1 && admission_shows_task(reading, record->task);
+}
+
+/* Its last request is over and its next one may be this. */
+static bool is_idle(const struct book *book, const struct record *record, ns_t limit)
+{
+    (void)limit;
+    bool ended = record->units == 1 && record->task >= 0 && !is_at_work(book, record);
+    return record->state == RECORD_DISPATCHED && (ended || (record->flags & RECORD_GHOST));
 }
 
 static bool has_orphaned_work(const struct book *book, const struct record *record, ns_t limit)
 {
-    (void)book;
     (void)limit;
-    return record->state == RECORD_ORPHAN && record->arrived > 0;
+    return record->state == RECORD_ORPHAN && record->arrived > 0 && !is_at_work(book, record);
 }
 
 /* ---- work in the reading ----------------------------------------------------------------------
  */
-
-static bool is_running(const struct reading *reading, int32_t task)
-{
-    for (int32_t i = 0; task >= 0 && i < reading->slot_count; i++)
-        if (reading->slots[i].busy && reading->slots[i].task == task)
-            return true;
-    return false;
-}
 
 /* A task stays in its slot, so its name is looked for only there. */
 static bool is_arrival(const struct reading *before, const struct reading *reading, int32_t slot)
@@ -109,12 +108,21 @@ static int32_t seen_units(const struct book *book, ns_t now, int32_t *orphaned)
     return seen;
 }
 
-static void attribute_counts(struct book *book, const struct reading *reading, ns_t now)
+/* Leases that only time has made seen, and that right now, may still be shown to be so. */
+static int32_t explained_units(const struct book *book)
 {
-    int32_t orphaned, left = reading->in_flight;
-    int32_t seen = seen_units(book, now, &orphaned);
-    left -= book->sight.strangers < left ? book->sight.strangers : left;
-    left -= seen + orphaned < left ? seen + orphaned : left;
+    int32_t explained = 0;
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        if (record->state == RECORD_DISPATCHED || record->state == RECORD_ORPHAN)
+            explained += record->flags & RECORD_SETTLED ? record->units : record->arrived;
+    }
+    return explained;
+}
+
+static void attribute_counts(struct book *book, const struct reading *reading)
+{
+    int32_t left = reading->in_flight - book->sight.strangers - explained_units(book);
     while (left > 0) {
         struct record *record = oldest(book, has_unseen, reading->sent_ns);
         if (!record)
@@ -135,23 +143,28 @@ static void settle(struct book *book, ns_t now)
         struct record *record = &book->records[book->live[i]];
         bool ran = record->state == RECORD_DISPATCHED || record->state == RECORD_ORPHAN;
         if (!ran || record->arrived == record->units || (record->flags & RECORD_SETTLED) ||
-            admission_seen_units(book, record, now) < record->units)
+            now < admission_settled_ns(book, record))
             continue;
-        record->flags |= RECORD_SETTLED;
         book_touch(book, record);
-        if (record->state == RECORD_ORPHAN && record->arrived == 0)
+        if (record->state == RECORD_DISPATCHED)
+            record->flags |= RECORD_SETTLED;
+        else if (record->arrived > 0)
+            record->units = record->arrived;
+        else
             book_end(book, record, END_EXPIRED, now);
     }
 }
 
 static void drop_orphan_unit(struct book *book, struct record *record, ns_t now)
 {
-    record->arrived--;
-    record->units = record->units > 1 ? (uint16_t)(record->units - 1) : 1;
-    book_touch(book, record);
-    if (record->arrived == 0 && admission_seen_units(book, record, now) == record->units)
+    if (record->units == 1) {
         book_end(book, record, END_EXPIRED, now);
-    else if (record->arrived == 0 && record->units == 1)
+        return;
+    }
+    record->units--;
+    record->arrived--;
+    book_touch(book, record);
+    if (record->arrived == 0 && now >= admission_settled_ns(book, record))
         book_end(book, record, END_EXPIRED, now);
 }
 
@@ -159,41 +172,32 @@ static void drop_orphan_unit(struct book *book, struct record *record, ns_t now)
  * the work in flight is no more than what living leases explain. */
 static void drop_orphans(struct book *book, const struct reading *reading, ns_t now)
 {
-    if (reading->named) {
-        for (uint32_t i = book->live_count; i-- > 0;) {
-            struct record *record = &book->records[book->live[i]];
-            if (has_orphaned_work(book, record, 0) && record->units == 1 && record->task >= 0 &&
-                !is_running(reading, record->task))
-                drop_orphan_unit(book, record, now);
-        }
+    for (uint32_t i = reading->named ? book->live_count : 0; i-- > 0;) {
+        struct record *record = &book->records[book->live[i]];
+        if (has_orphaned_work(book, record, 0) && record->units == 1 && record->task >= 0)
+            drop_orphan_unit(book, record, now);
     }
     int32_t orphaned;
     int32_t seen = seen_units(book, now, &orphaned);
     int32_t room = reading->in_flight > seen ? reading->in_flight - seen : 0;
-    while (orphaned > room) {
-        struct record *record = oldest(book, has_orphaned_work, 0);
-        assert(record);
-        if (reading->named && record->units == 1 && is_running(reading, record->task))
-            return;
+    struct record *record;
+    while (orphaned-- > room && (record = oldest(book, has_orphaned_work, 0)))
         drop_orphan_unit(book, record, now);
-        orphaned--;
-    }
 }
 
 /* The likeliest ghosts first: those that were, those that never showed, those whose task ended. */
-static int ghost_rank(const struct reading *reading, const struct record *record)
+static int ghost_rank(const struct book *book, const struct record *record)
 {
-    if (reading->named && record->units == 1 && is_running(reading, record->task))
+    if (is_at_work(book, record))
         return 0;
     if (record->flags & RECORD_GHOST)
         return 4;
     if (record->flags & RECORD_SETTLED)
         return 3;
-    return reading->named ? 2 : 1;
+    return record->units == 1 && record->task >= 0 ? 2 : 1;
 }
 
-static struct record *next_ghost(struct book *book, const struct reading *reading, ns_t now,
-                                 int32_t most, const uint8_t *chosen)
+static struct record *next_ghost(struct book *book, ns_t now, int32_t most, const uint8_t *chosen)
 {
     struct record *found = NULL;
     for (uint32_t i = 0; i < book->live_count; i++) {
@@ -201,7 +205,7 @@ static struct record *next_ghost(struct book *book, const struct reading *readin
         if (record->state != RECORD_DISPATCHED || chosen[book->live[i]] ||
             admission_seen_units(book, record, now) < record->units || record->units > most)
             continue;
-        int rank = ghost_rank(reading, record), best = found ? ghost_rank(reading, found) : 0;
+        int rank = ghost_rank(book, record), best = found ? ghost_rank(book, found) : 0;
         if (rank > best ||
             (rank == best && rank > 0 && found && record->dispatched_ns < found->dispatched_ns))
             found = record;
@@ -215,13 +219,13 @@ static void mark_ghosts(struct book *book, const struct reading *reading, ns_t n
     int32_t orphaned;
     int32_t missing = seen_units(book, now, &orphaned) + orphaned - reading->in_flight;
     struct record *record;
-    while (missing > 0 && (record = next_ghost(book, reading, now, missing, chosen))) {
+    while (missing > 0 && (record = next_ghost(book, now, missing, chosen))) {
         chosen[book_index(book, record)] = 1;
         missing -= record->units;
         if (record->flags & RECORD_GHOST)
             continue;
         record->flags |= RECORD_GHOST;
-        record->idle_mark_ns = book_healthy_ns(book, now);
+        record->idle_mark_ns = book->sight.healthy_ns;
         book_touch(book, record);
     }
     for (uint32_t i = 0; i < book->live_count; i++) {
@@ -236,29 +240,45 @@ static void mark_ghosts(struct book *book, const struct reading *reading, ns_t n
 /* ---- taking a reading in ----------------------------------------------------------------------
  */
 
-/* A server that is gone or starts afresh has no work in it. */
-static void clear_work(struct book *book, ns_t now)
+/* A server that is gone or starts afresh has no work in it, and begins its names anew. What has
+ * not shown yet may wait for it to be up, unless it is gone. */
+static void clear_work(struct book *book, enum health health, ns_t now)
 {
     for (uint32_t i = book->live_count; i-- > 0;) {
         struct record *record = &book->records[book->live[i]];
-        if (record->state == RECORD_ORPHAN)
+        if (record->state == RECORD_ORPHAN && health == HEALTH_DOWN) {
             book_end(book, record, END_EXPIRED, now);
+        } else if (record->state == RECORD_ORPHAN) {
+            while (record->state == RECORD_ORPHAN && record->arrived > 0)
+                drop_orphan_unit(book, record, now);
+        } else if (record->task >= 0) {
+            record->task = -1;
+            book_touch(book, record);
+        }
     }
-    book->sight.strangers = 0;
-    book->sight.strangers_since_ns = 0;
+    struct sight *sight = &book->sight;
+    sight->strangers = 0;
+    sight->strangers_since_ns = 0;
+    sight->reading.named = 0;
+    sight->reading.slot_count = 0;
 }
 
 /* While there is work that no living lease explains, the server is left alone now and then: it
- * notices that a client has gone only in a second in which nobody asks. */
-static void plan_pause(struct book *book, const struct reading *reading, int32_t unexplained)
+ * notices that a client has gone only in a second in which nobody asks. Where nobody asked before
+ * this reading for as long, it had its pause. */
+static void plan_pause(struct book *book, const struct reading *reading, ns_t gap_ns,
+                       int32_t unexplained)
 {
     struct sight *sight = &book->sight;
+    const ns_t pause_ns = PAUSE_MS * NS_PER_MS;
+    if (gap_ns >= pause_ns && sight->pause_until_ns < reading->sent_ns)
+        sight->pause_until_ns = reading->sent_ns;
     if (unexplained == 0)
         return;
     bool full = reading->in_flight >= book_slots(book);
-    bool due = reading->answered_ns - sight->pause_until_ns >= PAUSE_EVERY_MS * NS_PER_MS;
-    if (full || due)
-        sight->pause_until_ns = reading->answered_ns + PAUSE_MS * NS_PER_MS;
+    ns_t since_ns = reading->answered_ns - sight->pause_until_ns;
+    if (full || since_ns >= PAUSE_EVERY_MS * NS_PER_MS - pause_ns)
+        sight->pause_until_ns = reading->answered_ns + pause_ns;
 }
 
 static void keep_clock(struct sight *sight, const struct reading *reading)
@@ -283,49 +303,61 @@ static void keep_reading(struct sight *sight, const struct reading *reading)
         sight->slots_last = reading->slots_total;
 }
 
-static void count_strangers(struct book *book, const struct reading *reading, ns_t now)
+static int32_t count_strangers(struct book *book, ns_t now)
 {
     struct sight *sight = &book->sight;
-    int32_t orphaned;
-    int32_t seen = seen_units(book, now, &orphaned);
-    int32_t strangers = reading->in_flight - seen - orphaned;
-    sight->strangers = strangers > 0 ? strangers : 0;
+    struct tally tally;
+    admission_tally(book, now, &tally);
+    sight->strangers = tally.strangers;
     if (sight->strangers == 0)
         sight->strangers_since_ns = 0;
     else if (sight->strangers_since_ns == 0)
         sight->strangers_since_ns = now;
-    plan_pause(book, reading, sight->strangers + orphaned);
+    return tally.strangers + tally.orphans;
+}
+
+static void take_counted(struct book *book, const struct reading *before,
+                         const struct reading *reading, ns_t now)
+{
+    if (reading->named)
+        attribute_names(book, before, reading);
+    else
+        attribute_counts(book, reading);
+    settle(book, now);
+    drop_orphans(book, reading, now);
+    mark_ghosts(book, reading, now);
+    int32_t unexplained = count_strangers(book, now);
+    plan_pause(book, reading, reading->sent_ns - before->answered_ns, unexplained);
+}
+
+static bool is_gone_or_new(enum health health)
+{
+    return health == HEALTH_DOWN || health == HEALTH_LOADING || health == HEALTH_UNLOADED;
 }
 
 bool attribution_take(struct book *book, const struct reading *reading, ns_t now)
 {
     struct sight *sight = &book->sight;
     if (reading->sent_ns <= 0 || reading->answered_ns < reading->sent_ns ||
-        reading->answered_ns <= sight->reading.answered_ns)
+        reading->answered_ns > now || reading->answered_ns <= sight->reading.answered_ns)
         return false;
     struct reading before;
+    before.answered_ns = sight->reading.answered_ns;
     before.named = sight->reading.named;
     before.slot_count = sight->reading.slot_count;
-    memcpy(before.slots, sight->reading.slots, sizeof before.slots);
+    memcpy(before.slots, sight->reading.slots, (size_t)before.slot_count * sizeof before.slots[0]);
 
     book->sight_dirty = true;
     keep_clock(sight, reading);
     keep_reading(sight, reading);
     if (reading_counts(reading)) {
-        if (reading->named)
-            attribute_names(book, &before, reading);
-        else
-            attribute_counts(book, reading, now);
-        settle(book, now);
-        drop_orphans(book, reading, now);
-        mark_ghosts(book, reading, now);
-        count_strangers(book, reading, now);
+        take_counted(book, &before, reading, now);
     } else {
         sight->reading.named = before.named;
         sight->reading.slot_count = before.slot_count;
-        if (reading->health == HEALTH_DOWN || reading->health == HEALTH_LOADING)
-            clear_work(book, now);
     }
+    if (is_gone_or_new((enum health)reading->health))
+        clear_work(book, (enum health)reading->health, now);
     return true;
 }
 

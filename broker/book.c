@@ -56,13 +56,19 @@ static void join_live(struct book *book, uint32_t index)
     book->live[book->live_count++] = (uint16_t)index;
 }
 
-/* A cell stands in the ring once at most: one that another process has taken again meanwhile is
- * passed over when its turn comes. */
+enum in_ended { NOT_IN_RING = 0, IN_RING, ENDED_AGAIN };
+
+/* A cell stands in the ring once at most. One that another process has taken again meanwhile is
+ * passed over when its turn comes, and stands at the end again if it has ended again. */
 static void join_ended(struct book *book, uint32_t index)
 {
-    if (book->in_ended[index])
+    if (book->records[index].ended_ns > book->ended_last_ns)
+        book->ended_last_ns = book->records[index].ended_ns;
+    if (book->in_ended[index] != NOT_IN_RING) {
+        book->in_ended[index] = ENDED_AGAIN;
         return;
-    book->in_ended[index] = 1;
+    }
+    book->in_ended[index] = IN_RING;
     book->ended[(book->ended_first + book->ended_count++) % BOOK_CELLS] = (uint16_t)index;
 }
 
@@ -138,11 +144,15 @@ static uint32_t oldest_ended(struct book *book)
 {
     while (book->ended_count > 0) {
         uint32_t index = book->ended[book->ended_first];
+        bool again = book->in_ended[index] == ENDED_AGAIN;
         book->ended_first = (book->ended_first + 1) % BOOK_CELLS;
         book->ended_count--;
-        book->in_ended[index] = 0;
-        if (book->records[index].state == RECORD_GONE)
+        book->in_ended[index] = NOT_IN_RING;
+        if (book->records[index].state != RECORD_GONE)
+            continue;
+        if (!again)
             return index;
+        join_ended(book, index);
     }
     return BOOK_CELLS;
 }
@@ -186,21 +196,32 @@ struct record *book_take(struct book *book, ns_t now)
     return record;
 }
 
-/* Work of a dispatched lease goes on when its holder dies or forgets; not when it was given back.
- */
-static bool work_may_run(const struct record *record, enum record_end end)
+/* By the last reading, while that is young, there is no work of this lease. */
+static bool is_known_idle(const struct book *book, const struct record *record, ns_t now)
 {
-    return record->state == RECORD_DISPATCHED && (end == END_EXPIRED || end == END_LAPSED);
+    const struct reading *reading = &book->sight.reading;
+    return (record->flags & RECORD_GHOST) && reading_counts(reading) &&
+           now - reading->answered_ns <= READING_TRUST_MS * NS_PER_MS;
+}
+
+/* Work of a dispatched lease goes on when its holder dies or forgets; not when it was given back. */
+static bool work_may_run(const struct book *book, const struct record *record, enum record_end end,
+                         ns_t now)
+{
+    return record->state == RECORD_DISPATCHED && (end == END_EXPIRED || end == END_LAPSED) &&
+           !is_known_idle(book, record, now);
 }
 
 void book_end(struct book *book, struct record *record, enum record_end end, ns_t now)
 {
     assert(record_is_live(record));
-    bool orphan = work_may_run(record, end);
+    bool orphan = work_may_run(book, record, end, now);
     if (record->state != RECORD_ORPHAN) {
         record->end = (uint8_t)end;
         record->ended_ns = now;
     }
+    if (orphan && (record->flags & RECORD_SETTLED))
+        record->arrived = record->units; /* it explains work in the reading */
     record->flags &= (uint8_t)~RECORD_CALLED;
     book_set_state(book, record, orphan ? RECORD_ORPHAN : RECORD_GONE);
 }
@@ -261,9 +282,9 @@ int32_t book_slots(const struct book *book)
 {
     if (book->sight.slots_last > 0)
         return book->sight.slots_last;
-    if (book->settings.slots > 0)
-        return (int32_t)book->settings.slots;
-    return 1;
+    if (book->settings.slots > BOOK_SLOTS_MAX)
+        return BOOK_SLOTS_MAX;
+    return book->settings.slots > 0 ? (int32_t)book->settings.slots : 1;
 }
 
 /* ---- invariants ------------------------------------------------------------------------------ */
@@ -312,8 +333,9 @@ void book_check(const struct book *book)
             live++;
             assert(book->live[book->live_at[i]] == i);
         }
+        assert(record->state != RECORD_GONE || book->in_ended[i] != NOT_IN_RING);
     }
-    assert(live == book->live_count);
+    assert(live == book->live_count && book->ended_count <= BOOK_CELLS);
     for (int state = RECORD_WAITING; state <= RECORD_GONE; state++)
         assert(count[state] == book->count[state]);
     assert(book->token_max >> TOKEN_BITS <= book->head.epoch);

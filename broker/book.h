@@ -53,14 +53,15 @@ struct book {
 
     /* derived from the records, by book_adopt and book_set_state */
     uint64_t counter_max, place_max, token_max;
-    uint32_t used; /* cells [0, used) were ever used */
+    ns_t ended_last_ns; /* when the last lease ended that is GONE */
+    uint32_t used;      /* cells [0, used) were ever used */
     uint32_t live_count;
     uint32_t ended_count; /* entries in the ring of ended cells, the oldest first */
     uint32_t ended_first;
     uint16_t live[BOOK_CELLS];    /* indices of live records, in no order */
     uint16_t live_at[BOOK_CELLS]; /* where in live[] a cell stands, if its record is live */
     uint16_t ended[BOOK_CELLS];
-    uint8_t in_ended[BOOK_CELLS];
+    uint8_t in_ended[BOOK_CELLS];    /* it stands in that ring, or ended again since */
     uint32_t count[RECORD_GONE + 1]; /* records by state (FREE is not counted) */
 
     /* what the present step changed, in the order in which it must be committed */

@@ -84,17 +84,39 @@ static void take_dead(struct step *step, const struct event *event)
     for (uint32_t i = 0; i < event->dead_count; i++) {
         struct record *record = &step->book->records[event->dead[i]];
         assert(event->dead[i] < step->book->used);
-        if (record_is_live(record) && record->state != RECORD_ORPHAN)
+        if (record_is_live(record) && record->state != RECORD_ORPHAN &&
+            !(record->flags & RECORD_NO_HOLDER))
             step_end(step, record, END_LAPSED);
     }
 }
 
-static void note_ghosts(struct step *step, const uint8_t *before)
+/* What records were before a reading, to tell what it changed. */
+struct before {
+    uint32_t count;
+    uint16_t cells[BOOK_CELLS];
+    uint8_t states[BOOK_CELLS];
+    uint8_t flags[BOOK_CELLS];
+};
+
+static void remember_records(const struct book *book, struct before *before)
 {
-    for (uint32_t i = 0; i < step->book->live_count; i++) {
-        const struct record *record = &step->book->records[step->book->live[i]];
-        if ((record->flags & RECORD_GHOST) && !before[step->book->live[i]])
+    before->count = book->live_count;
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        before->cells[i] = book->live[i];
+        before->states[i] = record->state;
+        before->flags[i] = record->flags;
+    }
+}
+
+static void note_records(struct step *step, const struct before *before)
+{
+    for (uint32_t i = 0; i < before->count; i++) {
+        const struct record *record = &step->book->records[before->cells[i]];
+        if (record->flags & ~before->flags[i] & RECORD_GHOST)
             step_note(step, NOTE_GHOST, record, REASON_NONE, 0);
+        if (before->states[i] == RECORD_ORPHAN && record->state == RECORD_GONE)
+            step_note(step, NOTE_ORPHAN_GONE, record, REASON_NONE, 0);
     }
 }
 
@@ -102,10 +124,8 @@ static void take_reading(struct step *step, const struct event *event)
 {
     struct book *book = step->book;
     int32_t strangers = book->sight.strangers, health = book->sight.reading.health;
-    uint8_t ghosts[BOOK_CELLS];
-    memset(ghosts, 0, book->used);
-    for (uint32_t i = 0; i < book->live_count; i++)
-        ghosts[book->live[i]] = book->records[book->live[i]].flags & RECORD_GHOST;
+    struct before before;
+    remember_records(book, &before);
     if (!attribution_take(book, event->reading, step->now))
         return;
     if (book->sight.strangers > strangers)
@@ -114,7 +134,7 @@ static void take_reading(struct step *step, const struct event *event)
         step_note(step, NOTE_STRANGERS_GONE, NULL, REASON_NONE, strangers);
     if (book->sight.reading.health != health)
         step_note(step, NOTE_HEALTH, NULL, REASON_NONE, book->sight.reading.health);
-    note_ghosts(step, ghosts);
+    note_records(step, &before);
 }
 
 static void effects_clear(struct effects *effects)

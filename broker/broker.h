@@ -48,7 +48,7 @@ struct request {
     uint32_t wait_ms;       /* acquire, verify: stand in the queue this long from asked_ns */
     ns_t asked_ns;          /* when it was first asked: the wait counts from here */
     ns_t fresh_ns;          /* a reading sent since then is fresh; 0: since asked_ns */
-    struct holder holder;   /* acquire */
+    struct holder holder;   /* acquire; release: who asks, pid 0 for the broker's own */
 };
 
 enum verdict {
@@ -80,6 +80,7 @@ enum reason {
     REASON_ENDED, /* see end */
     REASON_UNKNOWN_ID,
     REASON_WAIT_OVER,
+    REASON_NOT_YOURS, /* release of a lease whose holder lives, without force */
 };
 
 struct answer {

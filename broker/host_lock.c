@@ -306,6 +306,7 @@ struct patience {
     uint64_t dice;
     int64_t end_ns;
     uint32_t seen;
+    uint32_t holder; /* who sat on the lock when patience was at its end before; 0: not yet so */
 };
 
 static uint32_t change_of(const struct host_lock *l)
@@ -322,6 +323,7 @@ static void be_patient(struct patience *p, const struct host_lock *l, int budget
     p->dice = (uint64_t)now ^ (uint64_t)(uintptr_t)&held ^ ((uint64_t)l->pid << 32);
     p->seen = change_of(l);
     p->end_ns = now + p->budget_ns * HOST_LOCK_BUDGETS_MAX;
+    p->holder = 0;
 }
 
 /* Nanoseconds left, at most 0 when patience is at its end. */
@@ -334,6 +336,24 @@ static int64_t patience_left(struct patience *p, const struct host_lock *l)
         p->until_ns = now + p->budget_ns < p->end_ns ? now + p->budget_ns : p->end_ns;
     }
     return p->until_ns - now;
+}
+
+/* On a busy machine a holder may wait for the processor for longer than a budget: it gets on, only
+ * not yet. One that is stopped does not. */
+static bool deserves_more(struct patience *p, const struct host_lock *l)
+{
+    int64_t now = monotonic_ns();
+    uint32_t before = p->holder;
+    p->holder = now < p->end_ns ? host_lock_holder(l) : 0;
+    if (p->holder == 0) {
+        return false;
+    }
+    bool same = before == 0 || p->holder == before;
+    if (same && !host_lock_os_is_at_work(p->holder)) {
+        return false;
+    }
+    p->until_ns = now + p->budget_ns;
+    return true;
 }
 
 /* Between half and all of a nap that doubles, so that those who wait do not wait in step. */
@@ -354,10 +374,10 @@ static int take_within(struct host_lock *l, enum host_lock_mode mode, int budget
     be_patient(&p, l, budget_ms);
     for (;;) {
         int64_t left_ns = patience_left(&p, l);
-        if (left_ns <= 0) {
-            return LEASE_ELOCKED;
+        if (left_ns <= 0 && !deserves_more(&p, l)) {
+            return take_once(l, mode);
         }
-        nap(&p, left_ns);
+        nap(&p, left_ns > 0 ? left_ns : p.budget_ns);
         int rc = take_once(l, mode);
         if (rc != LEASE_ELOCKED) {
             return rc;

@@ -103,8 +103,8 @@ void host_lock_expect(struct host_lock *l, uint64_t size);
 void host_lock_watch(struct host_lock *l, const _Atomic uint32_t *change);
 
 /* Takes the lock. budget_ms < 0 waits as long as it takes, 0 tries once, more tries with jittered
- * back-off (50 us to 2 ms) until nothing has changed for that long; under contention at most
- * HOST_LOCK_BUDGETS_MAX times that. Then looks whether the file is there and whole: at most once a
+ * back-off (50 us to 2 ms) until nothing has changed for that long; under contention, and while the
+ * holder waits for a busy processor, at most HOST_LOCK_BUDGETS_MAX times that. Then looks whether the file is there and whole: at most once a
  * millisecond, at least once a tick of the system (4 ms as Debian has it).
  *
  * 0, or with nothing held: LEASE_ELOCKED out of budget, LEASE_ENESTED this thread holds it already

@@ -23,6 +23,9 @@ void host_lock_os_give(host_lock_file file);
 int host_lock_os_facts(host_lock_file file, struct host_lock_facts *facts);
 
 uint32_t host_lock_os_holder(uint64_t device, uint64_t inode);
+/* A thread of that process runs, or waits for the processor or a disk. False where it cannot be
+ * told. */
+bool host_lock_os_is_at_work(uint32_t pid);
 uint32_t host_lock_os_pid(void);
 
 /* Arranges that before(), then in the parent and child of a fork the others, are called. */

@@ -1,9 +1,11 @@
 #define _GNU_SOURCE
 #include "broker/host_lock_os.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,7 @@
 
 #define OPEN_TRIES     8          /* against somebody who unlinks as fast as we make */
 #define LOCKS_TEXT_MAX (4L << 20) /* of /proc/locks that is read at most */
+#define TASKS_MAX      64         /* threads of a lock's holder that are looked at */
 
 static int meaning_of_errno(bool create)
 {
@@ -152,7 +155,45 @@ uint32_t host_lock_os_holder(uint64_t device, uint64_t inode)
     return pid;
 }
 
+static bool task_is_at_work(int tasks, const char *task)
+{
+    char path[NAME_MAX + 8], text[512];
+    (void)snprintf(path, sizeof path, "%s/stat", task);
+    int fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    ssize_t n = read(fd, text, sizeof text - 1);
+    (void)close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *state = strrchr(text, ')');
+    return state && state[1] == ' ' && (state[2] == 'R' || state[2] == 'D');
+}
+
+bool host_lock_os_is_at_work(uint32_t pid)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/%u/task", pid);
+    DIR *tasks = opendir(path);
+    if (!tasks) {
+        return false;
+    }
+    bool found = false;
+    const struct dirent *task;
+    for (int i = 0; !found && i < TASKS_MAX && (task = readdir(tasks)); i++) {
+        found = task->d_name[0] != '.' && task_is_at_work(dirfd(tasks), task->d_name);
+    }
+    (void)closedir(tasks);
+    return found;
+}
+
 #else
+
+bool host_lock_os_is_at_work(uint32_t pid)
+{
+    (void)pid;
+    return false;
+}
 
 uint32_t host_lock_os_holder(uint64_t device, uint64_t inode)
 {

@@ -10,9 +10,10 @@
 
 static ns_t orphan_end(const struct book *book, const struct record *record)
 {
-    if (book->sight.reading.signal == SIGNAL_EXACT)
-        return NS_NEVER; /* a reading ends it */
-    return record->ended_ns + (ns_t)book->settings.drain_ms * NS_PER_MS;
+    if (book->sight.reading.signal != SIGNAL_EXACT)
+        return record->ended_ns + (ns_t)book->settings.drain_ms * NS_PER_MS;
+    /* a reading ends what one has shown, time what none did */
+    return record->arrived > 0 ? NS_NEVER : admission_settled_ns(book, record);
 }
 
 static ns_t end_of(const struct book *book, const struct record *record)
@@ -59,13 +60,14 @@ void queue_call(struct step *step, const struct record *record)
         effects->called[effects->called_count++] = (uint16_t)book_index(step->book, record);
 }
 
-/* The waiter with the smallest place above `after`. */
-static struct record *next_waiter(struct book *book, uint64_t after)
+/* The waiter with the smallest place above `after`; to be held only, or any. */
+static struct record *next_waiter(struct book *book, uint64_t after, bool to_hold)
 {
     struct record *found = NULL;
     for (uint32_t i = 0; i < book->live_count; i++) {
         struct record *record = &book->records[book->live[i]];
         if (record->state == RECORD_WAITING && record->place > after &&
+            !(to_hold && (record->flags & RECORD_TO_DISPATCH)) &&
             (!found || record->place < found->place))
             found = record;
     }
@@ -113,8 +115,7 @@ static bool try_dispatch(struct step *step, struct record *record)
     admission_tally(book, step->now, &tally);
     if (admission_verify(book, &tally, record->place, record->units, record->slot, false))
         return false;
-    bool fresh = admission_is_fresh(book, step->now, NS_NEVER);
-    if (book->settings.probed && (!fresh || step->now < attribution_not_before(book))) {
+    if (book->settings.probed && !admission_is_fresh(book, step->now, NS_NEVER)) {
         if (!(record->flags & RECORD_CALLED)) {
             record->flags |= RECORD_CALLED;
             book_touch(book, record);
@@ -143,15 +144,22 @@ static bool try_hold(struct step *step, struct record *record)
     return true;
 }
 
+/* Whoever waits for its go has its room kept, as a held lease has: it holds back the goes behind it,
+ * not the intentions. Otherwise a newcomer would pass those who wait to be held. */
 void queue_advance(struct step *step)
 {
     uint64_t after = 0;
+    bool to_hold = false;
     struct record *record;
-    while (step->book->count[RECORD_WAITING] > 0 && (record = next_waiter(step->book, after))) {
-        bool granted = record->flags & RECORD_TO_DISPATCH ? try_dispatch(step, record)
-                                                          : try_hold(step, record);
+    while (step->book->count[RECORD_WAITING] > 0 &&
+           (record = next_waiter(step->book, after, to_hold))) {
+        bool goes = record->flags & RECORD_TO_DISPATCH;
+        bool granted = goes ? try_dispatch(step, record) : try_hold(step, record);
         after = record->place;
-        if (!granted && record->slot < 0)
+        if (granted || record->slot >= 0)
+            continue;
+        if (!goes)
             return;
+        to_hold = true;
     }
 }

@@ -15,6 +15,17 @@ static int32_t within(int32_t value, int32_t low, int32_t high)
     return value < low ? low : value > high ? high : value;
 }
 
+/* Cut, printable, and nothing behind its end. */
+static void clean_text(char *text, size_t size)
+{
+    char from[DETAIL_SIZE];
+    memcpy(from, text, size);
+    from[size - 1] = '\0';
+    text_copy(text, size, from);
+}
+
+_Static_assert(NAME_SIZE <= DETAIL_SIZE && ENGINE_SIZE <= DETAIL_SIZE, "clean_text has the room");
+
 void reading_sanitize(struct reading *reading)
 {
     if (reading->health < HEALTH_UNKNOWN || reading->health > HEALTH_DOWN)
@@ -28,10 +39,20 @@ void reading_sanitize(struct reading *reading)
     reading->queued = within(reading->queued, -1, INT32_MAX / 4);
     reading->slot_count = within(reading->slot_count, 0, BOOK_SLOTS_MAX);
     reading->model_count = within(reading->model_count, 0, READING_MODELS);
-    reading->engine[ENGINE_SIZE - 1] = '\0';
-    reading->detail[DETAIL_SIZE - 1] = '\0';
-    for (int32_t i = 0; i < reading->model_count; i++)
-        reading->models[i].name[NAME_SIZE - 1] = '\0';
+    reading->queue_means_full = reading->queue_means_full != 0;
+    reading->named = reading->named != 0 && reading->slot_count > 0;
+    clean_text(reading->engine, ENGINE_SIZE);
+    clean_text(reading->detail, DETAIL_SIZE);
+    for (int32_t i = 0; i < reading->model_count; i++) {
+        clean_text(reading->models[i].name, NAME_SIZE);
+        if (reading->models[i].state > MODEL_SLEEPING)
+            reading->models[i].state = MODEL_UNKNOWN;
+    }
+    for (int32_t i = 0; i < reading->slot_count; i++) {
+        struct reading_slot *slot = &reading->slots[i];
+        slot->busy = slot->busy != 0;
+        slot->task = slot->task < -1 ? -1 : slot->task;
+    }
 }
 
 bool health_admits(enum health health)

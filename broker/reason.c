@@ -59,7 +59,7 @@ void broker_reason_text(const struct answer *answer, char *text, size_t size)
         snprintf(text, size, "the model is not loaded, the first request loads it");
         break;
     case REASON_LEASES:
-        snprintf(text, size, "%s of %d slot%s leased%s", slots == 1 ? "1" : "all", slots,
+        snprintf(text, size, "%d of %d slot%s leased%s", answer->busy - answer->strangers, slots,
                  slots == 1 ? "" : "s", other);
         break;
     case REASON_AHEAD:
@@ -89,6 +89,9 @@ void broker_reason_text(const struct answer *answer, char *text, size_t size)
         break;
     case REASON_ENDED: snprintf(text, size, "%s", ended(answer->end)); break;
     case REASON_UNKNOWN_ID: snprintf(text, size, "no such lease, or it ended long ago"); break;
+    case REASON_NOT_YOURS:
+        snprintf(text, size, "its holder lives and is another process: use --force");
+        break;
     case REASON_WAIT_OVER:
         snprintf(text, size, "no slot within the wait of %.1f s", answer->waited_ms / 1000.0);
         break;
@@ -141,6 +144,7 @@ const char *reason_name(enum reason reason)
         [REASON_ENDED] = "ended",
         [REASON_UNKNOWN_ID] = "unknown id",
         [REASON_WAIT_OVER] = "wait over",
+        [REASON_NOT_YOURS] = "not yours",
     };
     return (unsigned)reason < sizeof names / sizeof names[0] ? names[reason] : "unknown";
 }

@@ -22,43 +22,51 @@ bool request_id_equal(struct request_id a, struct request_id b)
     return a.hi == b.hi && a.lo == b.lo && !request_id_is_none(a);
 }
 
-static const char base32[] = "abcdefghijklmnopqrstuvwxyz234567";
+/* 128 bits, five at a time from the top; the last character carries three. */
+#define ID_CHARS 26
 
-/* 128 bits, most significant first, five at a time; the last character carries three. */
 void lease_id_format(const char *provider, struct lease_id id, char *text)
 {
+    static const char base32[] = "abcdefghijklmnopqrstuvwxyz234567";
     size_t used = 0;
     for (; provider[used] && used < NAME_CHARS_MAX; used++)
         text[used] = provider[used];
     text[used++] = ':';
-    uint64_t words[2] = {id.instance, id.counter};
-    for (unsigned bit = 0; bit < 128; bit += 5) {
-        unsigned value = 0;
-        for (unsigned i = bit; i < bit + 5; i++)
-            value = value << 1 | (i < 128 ? (unsigned)(words[i / 64] >> (63 - i % 64)) & 1u : 0u);
-        text[used++] = base32[value];
+    uint64_t high = id.instance, low = id.counter;
+    for (unsigned i = 0; i < ID_CHARS; i++) {
+        text[used++] = base32[high >> 59];
+        high = high << 5 | low >> 59;
+        low <<= 5;
     }
     text[used] = '\0';
 }
 
-static bool base32_read(const char *text, uint64_t words[2])
+/* What a character stands for, 32 where it stands for nothing. */
+static unsigned base32_value(char character)
 {
-    words[0] = words[1] = 0;
-    for (unsigned i = 0; i < 26; i++) {
-        const char *at = text[i] ? strchr(base32, text[i]) : NULL;
-        if (!at)
+    if (character >= 'a' && character <= 'z')
+        return (unsigned)(character - 'a');
+    if (character >= '2' && character <= '7')
+        return (unsigned)(character - '2') + 26;
+    return 32;
+}
+
+static bool base32_read(const char *text, struct lease_id *id)
+{
+    uint64_t high = 0, low = 0;
+    for (unsigned i = 0; i + 1 < ID_CHARS; i++) {
+        unsigned value = base32_value(text[i]);
+        if (value == 32)
             return false;
-        unsigned value = (unsigned)(at - base32);
-        for (unsigned k = 0; k < 5; k++) {
-            unsigned bit = i * 5 + k;
-            uint64_t one = value >> (4 - k) & 1u;
-            if (bit < 128)
-                words[bit / 64] |= one << (63 - bit % 64);
-            else if (one)
-                return false;
-        }
+        high = high << 5 | low >> 59;
+        low = low << 5 | value;
     }
-    return text[26] == '\0';
+    unsigned last = base32_value(text[ID_CHARS - 1]);
+    if (last == 32 || last & 3 || text[ID_CHARS] != '\0')
+        return false;
+    id->instance = high << 3 | low >> 61;
+    id->counter = low << 3 | last >> 2;
+    return true;
 }
 
 bool lease_id_parse(const char *text, char *provider, struct lease_id *id)
@@ -68,20 +76,25 @@ bool lease_id_parse(const char *text, char *provider, struct lease_id *id)
         return false;
     char name[NAME_SIZE] = {0};
     memcpy(name, text, (size_t)(colon - text));
-    uint64_t words[2];
-    if (!name_is_valid(name) || !base32_read(colon + 1, words) || words[1] == 0)
+    struct lease_id read;
+    if (!name_is_valid(name) || !base32_read(colon + 1, &read) || read.counter == 0)
         return false;
     memcpy(provider, name, NAME_SIZE);
-    id->instance = words[0];
-    id->counter = words[1];
+    *id = read;
     return true;
+}
+
+static bool is_allowed_in_a_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '_' || c == '-';
 }
 
 bool name_is_valid(const char *name)
 {
-    static const char allowed[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-    size_t length = strspn(name, allowed);
+    size_t length = 0;
+    while (length <= NAME_CHARS_MAX && is_allowed_in_a_name(name[length]))
+        length++;
     return length > 0 && length <= NAME_CHARS_MAX && name[length] == '\0';
 }
 
@@ -114,6 +127,10 @@ void text_copy(char *to, size_t size, const char *from)
     size_t used = 0;
     const unsigned char *at = (const unsigned char *)from;
     while (*at && used + 1 < size) {
+        if (*at >= 0x20 && *at < 0x7f) { /* nearly always */
+            to[used++] = (char)*at++;
+            continue;
+        }
         size_t length = utf8_length(at);
         if (length > 1 && used + length >= size)
             break;

@@ -32,9 +32,22 @@ static struct answer *reply_of(struct step *step, enum verdict verdict, enum rea
     answer->state = (enum record_state)record->state;
     answer->end_ns = record->deadline_ns;
     answer->end = (enum record_end)record->end;
-    if (record->waiting_since_ns)
-        answer->waited_ms = (uint32_t)((step->now - record->waiting_since_ns) / NS_PER_MS);
     return answer;
+}
+
+/* The wait that ended with the state the record is in: what a holder adds to the time of its
+ * asking. Never more than it was, or it would believe in its lease for longer than we do. */
+static void tell_wait(struct step *step, const struct record *record)
+{
+    ns_t until = step->now;
+    if (record->state == RECORD_HELD)
+        until = record->hold_end_ns - (ns_t)step->book->settings.held_ms_max * NS_PER_MS;
+    else if (record->state == RECORD_DISPATCHED)
+        until = record->dispatched_ns;
+    else if (record->state != RECORD_WAITING)
+        until = record->ended_ns;
+    if (record->waiting_since_ns && until > record->waiting_since_ns)
+        step->effects->reply.waited_ms = (uint32_t)((until - record->waiting_since_ns) / NS_PER_MS);
 }
 
 static void explain(struct step *step, struct answer *answer, const struct tally *tally,
@@ -67,17 +80,21 @@ static void remember(struct step *step, const struct request *request)
     refusals->ring[at].answer = step->effects->reply;
 }
 
+/* The newest first, since they stand in the order of their time. */
 static bool answer_again(struct step *step, const struct request *request)
 {
     const struct refusals *refusals = step->broker->refusals;
     if (!refusals || (request->flags & REQUEST_FIRST))
         return false;
-    for (uint32_t i = 0; i < REFUSALS_MAX; i++) {
-        if (!request_id_equal(refusals->ring[i].id, request->id) ||
-            step->now - refusals->ring[i].at > REFUSAL_MS * NS_PER_MS)
+    uint32_t kept = refusals->next < REFUSALS_MAX ? refusals->next : REFUSALS_MAX;
+    for (uint32_t i = 1; i <= kept; i++) {
+        uint32_t at = (refusals->next - i) % REFUSALS_MAX;
+        if (step->now - refusals->ring[at].at > REFUSAL_MS * NS_PER_MS)
+            return false;
+        if (!request_id_equal(refusals->ring[at].id, request->id))
             continue;
         step->effects->has_reply = true;
-        step->effects->reply = refusals->ring[i].answer;
+        step->effects->reply = refusals->ring[at].answer;
         return true;
     }
     return false;
@@ -108,6 +125,7 @@ static void stamp(struct step *step, struct record *record, const struct request
 static void reply_wait(struct step *step, const struct record *record, enum reason reason)
 {
     struct answer *answer = reply_of(step, ANSWER_WAIT, reason, record);
+    tell_wait(step, record);
     ns_t pause = attribution_not_before(step->book);
     ns_t look = step->now + PROBE_ACTIVE_MS * NS_PER_MS;
     answer->retry_ns = pause > step->now && pause < look ? pause : look;
@@ -160,24 +178,35 @@ static struct record *find_acquired_by(struct step *step, const struct request *
     return NULL;
 }
 
+static void reply_wait_over(struct step *step, const struct record *record)
+{
+    reply_of(step, ANSWER_NO, REASON_WAIT_OVER, record);
+    tell_wait(step, record);
+}
+
 static void acquire_again(struct step *step, const struct record *record)
 {
     switch (record->state) {
     case RECORD_HELD:
+        reply_of(step, ANSWER_GRANTED, REASON_NONE, record);
+        tell_wait(step, record);
+        break;
     case RECORD_DISPATCHED: reply_of(step, ANSWER_GRANTED, REASON_NONE, record); break;
     case RECORD_WAITING: reply_wait(step, record, REASON_AHEAD); break;
     default:
         if (record->end == END_GAVE_UP)
-            reply_of(step, ANSWER_NO, REASON_WAIT_OVER, record);
+            reply_wait_over(step, record);
         else
             reply_gone(step, record);
     }
 }
 
+/* Work that runs already is counted even above the slots, which may not be known yet. */
 static enum reason acquire_is_impossible(const struct step *step, const struct request *request)
 {
     const struct book *book = step->book;
-    int32_t slots = book_slots(book);
+    bool running = request->flags & REQUEST_RUNNING;
+    int32_t slots = running ? BOOK_SLOTS_MAX : book_slots(book);
     if (!ttl_is_valid(request->ttl_ms))
         return REASON_TTL;
     if (request->units < 1 || (int64_t)request->units > slots ||
@@ -280,14 +309,15 @@ static void answer_acquire(struct step *step, const struct request *request)
     }
     if (answer_again(step, request))
         return;
-    if (slots_are_unknown(step->book) && step->book->sight.reading.sent_ns == 0) {
+    bool running = request->flags & REQUEST_RUNNING;
+    if (!running && slots_are_unknown(step->book) && step->book->sight.reading.sent_ns == 0) {
         reply_unread(step, NULL);
         return;
     }
     enum reason reason = acquire_is_impossible(step, request);
     if (reason != REASON_NONE)
         refuse(step, request, reason);
-    else if (request->flags & REQUEST_RUNNING)
+    else if (running)
         acquire_running(step, request);
     else
         acquire_or_wait(step, request);
@@ -316,13 +346,21 @@ static enum reason go_reason(const struct book *book)
     }
 }
 
+static void reply_go(struct step *step, const struct record *record)
+{
+    reply_of(step, ANSWER_GO, go_reason(step->book), record);
+    tell_wait(step, record);
+}
+
 static void go(struct step *step, struct record *record, const struct request *request)
 {
+    if (record->state == RECORD_HELD)
+        record->waiting_since_ns = 0; /* what it waited to be held is over and told */
     if (request->flags & REQUEST_MAY_IDLE)
         record->flags |= RECORD_MAY_IDLE;
     queue_dispatch(step, record, request->ttl_ms);
     stamp(step, record, request);
-    reply_of(step, ANSWER_GO, go_reason(step->book), record);
+    reply_go(step, record);
 }
 
 /* Stays a waiter, becomes one, or ends: a no that was decided under the owner's lock leaves
@@ -340,14 +378,16 @@ static void no_or_wait(struct step *step, struct record *record, const struct re
     stamp(step, record, request);
     if (may_wait && book->count[RECORD_WAITING] < BOOK_WAITERS_MAX) {
         record->flags |= RECORD_TO_DISPATCH;
+        if (request->flags & REQUEST_MAY_IDLE)
+            record->flags |= RECORD_MAY_IDLE;
         if (request->ttl_ms)
             record->ttl_ms = request->ttl_ms;
         enqueue(step, record, request, reason);
         return;
     }
+    step_end(step, record, END_REFUSED);
     struct tally tally;
     admission_tally(book, step->now, &tally);
-    step_end(step, record, END_REFUSED);
     struct answer *answer =
         reply_of(step, ANSWER_NO, may_wait ? REASON_QUEUE_FULL : reason, record);
     explain(step, answer, &tally, record->place, record->slot);
@@ -371,6 +411,7 @@ static void verify_in_pause(struct step *step, struct record *record, const stru
     struct answer *answer = reply_of(step, ANSWER_NO, REASON_PAUSE, record);
     answer->undecided = true;
     answer->retry_ns = attribution_not_before(step->book);
+    remember(step, request);
 }
 
 static void verify_live(struct step *step, struct record *record, const struct request *request)
@@ -387,13 +428,12 @@ static void verify_live(struct step *step, struct record *record, const struct r
         obstacle =
             admission_verify(book, &tally, record->place, record->units, record->slot, false);
     if (obstacle == OBSTACLE_NONE && book->settings.probed) {
-        if (step->now < attribution_not_before(book)) {
-            verify_in_pause(step, record, request, &tally);
-            return;
-        }
         ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
         if (!admission_is_fresh(book, step->now, since)) {
-            reply_unread(step, record);
+            if (step->now < attribution_not_before(book))
+                verify_in_pause(step, record, request, &tally);
+            else
+                reply_unread(step, record);
             return;
         }
         obstacle = admission_verify(book, &tally, record->place, record->units, record->slot, true);
@@ -409,7 +449,7 @@ static void verify_ended(struct step *step, const struct record *record,
 {
     bool same = request_id_equal(record->last_by, request->id) && record->verb == VERB_VERIFY;
     if (same && record->end == END_GAVE_UP)
-        reply_of(step, ANSWER_NO, REASON_WAIT_OVER, record);
+        reply_wait_over(step, record);
     else if (!answer_again(step, request))
         reply_gone(step, record);
 }
@@ -426,8 +466,11 @@ static void answer_verify(struct step *step, const struct request *request)
         return;
     }
     switch (record->state) {
-    case RECORD_DISPATCHED: reply_of(step, ANSWER_GO, go_reason(step->book), record); break;
-    case RECORD_HELD: verify_live(step, record, request); break;
+    case RECORD_DISPATCHED: reply_go(step, record); break;
+    case RECORD_HELD:
+        if (!answer_again(step, request))
+            verify_live(step, record, request);
+        break;
     case RECORD_WAITING:
         if (record->flags & RECORD_TO_DISPATCH)
             verify_live(step, record, request);
@@ -441,11 +484,18 @@ static void answer_verify(struct step *step, const struct request *request)
 /* ---- renew, release
  * --------------------------------------------------------------------------------- */
 
-static bool is_forsaken(const struct step *step, const struct record *record)
+/* Only readings say that it has no work, the first and the last of them ghost_ms apart: where
+ * nobody reads, or the server cannot tell now, it is renewed, and a reading is wanted. */
+static bool is_forsaken(struct step *step, const struct record *record)
 {
-    ns_t most = (ns_t)step->book->settings.ghost_ms * NS_PER_MS;
-    return !(record->flags & RECORD_MAY_IDLE) &&
-           admission_idle_ns(step->book, record, step->now) >= most;
+    const struct book *book = step->book;
+    ns_t most = (ns_t)book->settings.ghost_ms * NS_PER_MS;
+    if ((record->flags & RECORD_MAY_IDLE) || admission_idle_ns(book, record, step->now) < most)
+        return false;
+    if (!admission_trusts(book, step->now))
+        step_want_reading(step);
+    return reading_counts(&book->sight.reading) &&
+           book->sight.healthy_ns - record->idle_mark_ns >= most;
 }
 
 static void extend(struct step *step, struct record *record, const struct request *request)
@@ -474,9 +524,12 @@ static void answer_renew(struct step *step, const struct request *request)
         return;
     }
     bool again = request_id_equal(record->last_by, request->id) && record->verb == VERB_RENEW;
+    if (!again && answer_again(step, request))
+        return;
     if (!again && is_forsaken(step, record)) {
         step_note(step, NOTE_RENEWAL_REFUSED, record, REASON_GHOST, 0);
         reply_of(step, ANSWER_NO, REASON_GHOST, record);
+        remember(step, request);
         return;
     }
     if (!again && record->state != RECORD_WAITING)
@@ -484,11 +537,25 @@ static void answer_renew(struct step *step, const struct request *request)
     reply_of(step, ANSWER_GRANTED, REASON_NONE, record);
 }
 
+/* The lease of another process of this host, which renews it and believes that it has it. One that
+ * outlives whoever took it is anybody's who knows its id. */
+static bool is_not_yours(const struct record *record, const struct request *request)
+{
+    const struct holder *holder = &record->holder, *asker = &request->holder;
+    return asker->pid != 0 && holder->local && asker->local && holder->pid != asker->pid &&
+           !(record->flags & (RECORD_NO_HOLDER | RECORD_BY_PID)) &&
+           !(request->flags & REQUEST_FORCE);
+}
+
 static void answer_release(struct step *step, const struct request *request)
 {
     struct record *record = book_find(step->book, request->lease, request->hint);
     if (!record) {
         reply_gone(step, NULL);
+        return;
+    }
+    if (record_is_live(record) && is_not_yours(record, request)) {
+        reply_of(step, ANSWER_NO, REASON_NOT_YOURS, record);
         return;
     }
     /* An orphan's work is none the less for its lease being given back late. */

@@ -29,45 +29,64 @@ static bool is_ours(const char *entry)
     return false;
 }
 
+/* What is built: pointers, and behind them in the same block the texts of ours. */
+struct block {
+    char **entries;
+    size_t count;
+    char *texts;
+    size_t left; /* bytes of texts */
+};
+
 /* Appends NAME=value; nothing where value is NULL or empty: unknown is absent. */
-static bool put(char **block, size_t *count, const char *name, const char *value)
+static void put(struct block *block, const char *name, const char *value)
 {
     if (!value || !value[0])
-        return true;
-    size_t size = strlen(name) + strlen(value) + 2;
-    char *entry = malloc(size);
-    if (!entry)
-        return false;
-    snprintf(entry, size, "%s=%s", name, value);
-    block[(*count)++] = entry;
-    return true;
+        return;
+    int length = snprintf(block->texts, block->left, "%s=%s", name, value);
+    if (length < 0 || (size_t)length >= block->left)
+        return; /* TEXTS_SIZE is the sum of all: does not happen */
+    block->entries[block->count++] = block->texts;
+    block->texts += length + 1;
+    block->left -= (size_t)length + 1;
+}
+
+#define TEXTS_SIZE (LEASE_ID_SIZE + LEASE_NAME_SIZE + LEASE_URL_SIZE + 32 * (NAMES_COUNT + 3))
+
+static void put_lease(struct block *block, const struct lease *lease)
+{
+    char token[32] = "", slot[16] = "";
+    if (lease->token)
+        snprintf(token, sizeof token, "%llu", (unsigned long long)lease->token);
+    if (lease->slot >= 0)
+        snprintf(slot, sizeof slot, "%d", lease->slot);
+    put(block, "LEASE_ID", lease->id);
+    put(block, "LEASE_PROVIDER", lease->provider);
+    put(block, "LEASE_URL", lease->url);
+    put(block, "LEASE_TOKEN", token);
+    put(block, "LEASE_SLOT", slot);
 }
 
 char **child_environment(const struct lease *lease, const char *directory, const char *provider)
 {
-    size_t count = 0, inherited = 0;
+    size_t inherited = 0;
     while (environ && environ[inherited])
         inherited++;
-    char **block = calloc(inherited + NAMES_COUNT + 1, sizeof *block);
-    if (!block)
+    size_t pointers = (inherited + NAMES_COUNT + 1) * sizeof(char *);
+    size_t texts = TEXTS_SIZE + (directory ? strlen(directory) : 0);
+    char *memory = calloc(1, pointers + texts);
+    if (!memory)
         return NULL;
+    struct block block = {(char **)(void *)memory, 0, memory + pointers, texts};
     for (size_t i = 0; i < inherited; i++)
         if (!is_ours(environ[i]))
-            block[count++] = environ[i];
-    char token[32] = "", slot[16] = "";
-    if (lease && lease->token)
-        snprintf(token, sizeof token, "%llu", (unsigned long long)lease->token);
-    if (lease && lease->slot >= 0)
-        snprintf(slot, sizeof slot, "%d", lease->slot);
-    bool complete = put(block, &count, "LEASE_ID", lease ? lease->id : NULL) &&
-                    put(block, &count, "LEASE_PROVIDER", lease ? lease->provider : provider) &&
-                    put(block, &count, "LEASE_URL", lease ? lease->url : NULL) &&
-                    put(block, &count, "LEASE_TOKEN", token) &&
-                    put(block, &count, "LEASE_SLOT", slot) &&
-                    put(block, &count, "LEASE_DIR", directory) &&
-                    put(block, &count, "LEASE_REACH",
-                        lease_reach_name(lease ? lease->reach : LEASE_REACH_NONE));
-    return complete ? block : NULL;
+            block.entries[block.count++] = environ[i];
+    if (lease)
+        put_lease(&block, lease);
+    else
+        put(&block, "LEASE_PROVIDER", provider);
+    put(&block, "LEASE_DIR", directory);
+    put(&block, "LEASE_REACH", lease_reach_name(lease ? lease->reach : LEASE_REACH_NONE));
+    return block.entries;
 }
 
 /* ---- execution -------------------------------------------------------------------------- */

@@ -137,14 +137,14 @@ static void check_speaker(struct doctor *doctor)
         doctor_ok(doctor, check, "process %u (%s) speaks for this host", speaker.pid, speaker.kind);
     else
         doctor_ok(doctor, check, "none runs, and none is needed");
-    doctor->speaker_lives = speaker.alive && !speaker.stopped;
+    doctor->has_speaker = speaker.alive || speaker.exists;
 }
 
+/* What the speaker left: its version, and its providers, which count as declared. */
 static void check_version(struct doctor *doctor)
 {
     struct effective *effective = calloc(1, sizeof *effective);
-    if (!effective || !doctor->speaker_lives || !doctor->directory[0] ||
-        effective_read(doctor->directory, effective) < 0) {
+    if (!effective || !doctor->has_speaker || effective_read(doctor->directory, effective) < 0) {
         free(effective);
         return;
     }

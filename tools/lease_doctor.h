@@ -11,7 +11,7 @@ struct doctor {
     json_t *array;
     int findings;
     char directory[256]; /* the runtime directory in use, "" for none */
-    bool speaker_lives;
+    bool has_speaker;    /* whether it beats or not */
     struct provider_spec providers[DECLARED_MAX];
     size_t provider_count;
 };

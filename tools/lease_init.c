@@ -37,7 +37,7 @@ static bool look_at_port(FILE *out, unsigned port)
         fprintf(out,
                 "\n# Port %u answers, but not as a server that can be asked what it has free. Its "
                 "leases\n# alone are counted then; say how many slots it has.\n"
-                "provider local-%u = static:1,url=http://127.0.0.1:%u\n",
+                "provider local-%u = static:1,own=yes,url=http://127.0.0.1:%u\n",
                 port, port, port);
         return true;
     }

@@ -246,10 +246,11 @@ static int start_child(struct run *run)
     char **command = cli->options.command;
     char **block = child_environment(&run->lease, lease_agent_directory(cli->agent), NULL);
     if (block && child_start(command, block, &run->signals, &run->child) == 0) {
-        free(block); /* its entries live as long as we do */
+        free(block); /* the child has its own copy */
         return watch_child(run);
     }
     say("%s cannot be started: %s", command[0], block ? strerror(errno) : "out of memory");
+    free(block);
     lease_release(cli->agent, run->lease.id, 0);
     return EXIT_INTERNAL;
 }

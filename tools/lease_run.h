@@ -10,8 +10,8 @@
 #include "tools/lease_signals.h"
 
 /* The environment of COMMAND: ours, with the LEASE_ variables replaced. lease NULL: none is held,
- * LEASE_REACH=none. A new block from malloc, NULL without memory. Not setenv: the library's
- * thread may be reading the environment. */
+ * LEASE_REACH=none. One block, for free(), NULL without memory; inherited texts stay where they are.
+ * Not setenv: the library's thread may be reading the environment. */
 char **child_environment(const struct lease *lease, const char *directory, const char *provider);
 
 /* Forks and executes. The child ends when the calling thread does. 0 or -1 with errno from fork;

@@ -52,6 +52,24 @@ static int say_unknown(const struct cli *cli, const char *what)
     return EXIT_UNAVAILABLE;
 }
 
+/* Whether waiting can help: the server of a candidate is well, so a slot of it gets free some day.
+ * What a wrong key or a dead server refuses, no wait mends. */
+static bool wait_may_help(const struct cli *cli)
+{
+    struct lease_fleet *fleet = NULL;
+    bool helps = false;
+    if (!(cli->command->options & OPTION_WAIT) || cli->options.wait_ms > 0 || !cli->agent ||
+        lease_fleet(cli->agent, &fleet) < 0)
+        return false;
+    for (uint32_t i = 0; i < fleet->provider_count; i++)
+        for (size_t k = 0; k < cli->candidate_count; k++)
+            if (strcmp(fleet->providers[i].provider, cli->candidates[k]) == 0 &&
+                strcmp(fleet->providers[i].health, "ok") == 0)
+                helps = true;
+    lease_fleet_free(&fleet);
+    return helps;
+}
+
 int say_refusal(const struct cli *cli, const char *what, int error,
                 const struct lease_verdict *verdict)
 {
@@ -59,7 +77,7 @@ int say_refusal(const struct cli *cli, const char *what, int error,
         return say_unknown(cli, what);
     const char *reason = verdict && verdict->reason[0] ? verdict->reason : lease_strerror(error);
     const char *mend = "";
-    if (error == LEASE_EBUSY && (cli->command->options & OPTION_WAIT) && !cli->options.wait_ms)
+    if (error == LEASE_EBUSY && wait_may_help(cli))
         mend = " (--wait SEC waits for one)";
     else if (error == LEASE_EBASIS)
         mend = " (--require any takes less)";

@@ -12,7 +12,8 @@ x=x=static:1,own=yes
 failures=0
 case_name=
 work=$(mktemp -d /tmp/lease-cli-XXXXXX)
-trap 'rm -rf "$work"' EXIT
+# What is cut short leaves nothing running: a lease run that is killed takes its child along.
+trap 'kill -KILL $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 unset "${!LEASE_@}"
 
 # ---- vocabulary -------------------------------------------------------------------------------
@@ -246,12 +247,13 @@ case_interrupt_reaches_the_child_once()
     gone_afterwards
 }
 
+# The child is no shell: one that is stopped within its vfork reports to nobody, with us or without.
 case_stop_and_continue_as_a_job()
 {
     rm -f ready stopped resumed
     cat >job.sh <<EOF
 set -m
-$lease run --provider $x x -- sh -c ': >ready; while [ ! -e resumed ]; do sleep 0.01; done; exit 9'
+$lease run --provider $x x -- perl -e 'open F, ">ready"; select undef, undef, undef, 0.01 until -e "resumed"; exit 9'
 jobs -s | grep -q Stopped && : >stopped
 : >resumed
 fg
@@ -288,21 +290,19 @@ EOF
 
 case_losers_are_told_at_once()
 {
-    local i start codes
+    local i codes TIMEFORMAT=%R
     rm -f end
     start x -- sh -c 'while [ ! -e end ]; do sleep 0.01; done'
     local holder=$!
     until_true lease_count_is 1
-    start=$(date +%s%N)
     for i in 1 2 3 4 5 6 7 8; do
-        { run x -- true 2>"err$i"; echo $? >"code$i"; } &
+        { time run x -- true 2>"err$i"; echo $? >"code$i"; } 2>"took$i" &
         contenders[i]=$!
     done
     wait "${contenders[@]}"
-    local took=$((($(date +%s%N) - start) / 1000000))
     codes=$(cat code[1-8] | sort -u)
     [ "$codes" = 75 ] || broken "codes: $codes"
-    [ $took -lt 1000 ] || broken "took $took ms"
+    grep -h . took[1-8] | grep -qv '^0' && broken "took seconds: $(cat took[1-8])"
     cp err1 err && one_line
     expect 9 run -E 9 x -- true
     expect 75 run --else run x -- true
@@ -531,6 +531,56 @@ case_watch()
     says out '"schema":1'
 }
 
+case_status_log_doctor()
+{
+    expect 0 own status
+    says out "$LEASE_DIR"
+    expect 0 own status --json
+    says out "\"directory\":\"$LEASE_DIR\""
+    expect 0 run x -- true
+    expect 0 own log x
+    says out released
+    expect 0 own log --json --since 1h x
+    says out '"event":"go"'
+    expect 0 own log --since 2030-01-31T12:00 x
+    says out 'nothing of late'
+    expect 0 own doctor
+    expect 1 "$lease" doctor
+    says out 'WRONG  providers'
+    expect 1 own doctor --json --provider z=http://127.0.0.1:1,key-file="$HOME/key"
+    says out '"wrong":2'
+    chmod 777 "$LEASE_DIR"
+    expect 1 own doctor
+    says out 'WRONG  directory'
+}
+
+case_init_never_overwrites()
+{
+    local file=$HOME/.config/leasehold/leasehold.conf
+    expect 0 "$lease" init --print
+    says out '# '
+    [ ! -e "$file" ] || broken "--print wrote"
+    expect 0 "$lease" init
+    [ "$(stat -c %a "$file")" = 600 ] || broken "mode $(stat -c %a "$file")"
+    cp "$file" before
+    expect 0 "$lease" status
+    silent err
+    expect 69 "$lease" init
+    one_line
+    cmp -s "$file" before || broken "changed"
+    expect 0 "$lease" init --config new.conf
+    [ -e new.conf ] || broken "--config not written"
+}
+
+case_without_a_directory()
+{
+    expect 0 "$lease" run --dir "$work/no/such/folder" --provider $x x -- \
+        sh -c 'echo "$LEASE_REACH ${LEASE_DIR-none}"'
+    one_line
+    says err 'warning: '
+    says out 'process none'
+}
+
 case_lost_lease()
 {
     rm -f ready end
@@ -555,6 +605,55 @@ case_lost_lease()
     wait $!
     [ $? = 12 ] || broken "warn: the child was ended"
     gone_afterwards
+}
+
+# ---- with an agent ----------------------------------------------------------------------------
+
+start_agent()
+{
+    "$(dirname "$lease")/lease-agent" --provider $x 2>agent.err &
+    agent=$!
+    until_true agent_speaks
+}
+
+agent_speaks()
+{
+    "$lease" status --json | grep -q '"alive":true,"stopped":false'
+}
+
+end_agent()
+{
+    kill -TERM "$agent"
+    wait "$agent" || broken "the agent ended with $?: $(cat agent.err)"
+}
+
+case_pid_ties_a_lease_to_a_process()
+{
+    start_agent
+    "$lease" ls x >out 2>err || broken "a provider of the agent is unknown: $(cat err)"
+    sleep 600 &
+    local holder=$!
+    expect 0 "$lease" acquire --pid $holder x
+    expect 0 "$lease" verify "$(cat out)"
+    silent err
+    lease_count_is 1 || broken "no lease"
+    kill $holder
+    wait $holder 2>/dev/null
+    gone_afterwards
+    end_agent
+}
+
+case_doctor_names_a_stopped_agent()
+{
+    start_agent
+    expect 0 "$lease" doctor
+    kill -STOP "$agent"
+    expect 1 "$lease" doctor
+    says out "mend: kill -CONT $agent"
+    expect 69 "$lease" acquire --pid $$ x
+    kill -CONT "$agent"
+    until_true agent_speaks
+    end_agent
 }
 
 # ---- all of it --------------------------------------------------------------------------------

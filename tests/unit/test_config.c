@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "agent/config.h"
+#include "agent/spec.h"
 #include "broker/error.h"
 
 static struct config config;
@@ -228,6 +229,12 @@ static void the_sample_is_valid(void **state)
     assert_int_equal(config.providers.count, 5);
     assert_int_equal(config.pool_count, 2);
     assert_string_equal(config.providers.items[0], "z4=llama.cpp+http://127.0.0.1:8080");
+    for (size_t i = 0; i < config.providers.count; i++) {
+        struct provider_spec spec;
+        char why[SPEC_ERROR_SIZE];
+        if (spec_parse(config.providers.items[i], &spec, why) < 0)
+            fail_msg("%s: %s", config.providers.items[i], why);
+    }
     config_free(&config);
 }
 

@@ -1,0 +1,520 @@
+#include "tests/lib/virtual.h"
+
+static void same_answer(struct answer a, struct answer b)
+{
+    assert_int_equal(a.verdict, b.verdict);
+    assert_int_equal(a.reason, b.reason);
+    assert_int_equal(a.undecided, b.undecided);
+    assert_true(lease_id_equal(a.lease, b.lease));
+    assert_int_equal(a.token, b.token);
+    assert_int_equal(a.place, b.place);
+    assert_int_equal(a.end_ns, b.end_ns);
+    assert_int_equal(a.waited_ms, b.waited_ms);
+    assert_int_equal(a.end, b.end);
+}
+
+/* ---- acquire ------------------------------------------------------------------------------------- */
+
+static void what_can_never_be_had_is_refused_at_once(void **state)
+{
+    (void)state;
+    on_server(2);
+    no(acquire(.units = 3, .wait_ms = 60000), REASON_UNITS);
+    no(acquire(.units = UINT32_MAX), REASON_UNITS);
+    no(acquire(.units = 65537), REASON_UNITS); /* 1 in 16 bits */
+    no(acquire(.index = slot(2), .wait_ms = 60000), REASON_SLOT_RANGE);
+    no(acquire(.index = slot(70000)), REASON_SLOT_RANGE);
+    no(acquire(.index = -5), REASON_SLOT_RANGE);
+    no(acquire(.units = 2, .index = slot(0)), REASON_UNITS);
+    no(acquire(.ttl_ms = 999), REASON_TTL);
+    no(acquire(.ttl_ms = 86400001), REASON_TTL);
+    assert_int_equal(world.book.live_count, 0);
+    struct request none = {.verb = VERB_ACQUIRE, .id = {1, 1}, .units = 0, .slot = -1};
+    step_world(&(struct event){.kind = EVENT_REQUEST, .request = &none});
+    no(world.effects.reply, REASON_UNITS);
+    struct request nothing = {.verb = VERB_NONE};
+    step_world(&(struct event){.kind = EVENT_REQUEST, .request = &nothing});
+    assert_true(world.effects.has_reply);
+}
+
+static void where_slots_were_never_told_a_reading_comes_first(void **state)
+{
+    (void)state;
+    struct book_settings settings;
+    book_settings_default(&settings);
+    world.slots = 4;
+    begin_world(&settings);
+    unread(acquire(.units = 4));
+    assert_true(world.effects.probe);
+    shows_nothing();
+    go(verify(granted(acquire(.units = 4))));
+
+    begin_world(&settings);
+    unread(acquire());
+    is_now(HEALTH_DOWN);
+    no(acquire(), REASON_HEALTH);
+
+    begin_world(&settings);
+    unread(acquire());
+    world.slots = -1; /* it answers and does not say how many */
+    counts(0);
+    granted(acquire());
+    no(acquire(), REASON_AHEAD);
+
+    settings.slots = 3; /* slots= stands in */
+    begin_world(&settings);
+    granted(acquire(.units = 3));
+}
+
+static void a_full_book_refuses(void **state)
+{
+    (void)state;
+    on_static(1);
+    dispatched("a");
+    for (int i = 1; i < BOOK_LEASES_MIN; i++)
+        granted(acquire(.flags = REQUEST_RUNNING));
+    no(acquire(), REASON_BOOK_FULL);
+    no(acquire(.wait_ms = 60000), REASON_BOOK_FULL);
+}
+
+/* ---- work that runs already ----------------------------------------------------------------------- */
+
+static void running_work_counts_above_the_slots_and_takes_over_the_orphan(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct lease_id a = dispatched("a");
+    uint64_t token = record_of(a)->token;
+    shows(71);
+    after(30001); /* the network was gone */
+    tick();
+    is_state(a, ORPHAN);
+    struct answer answer = acquire(.flags = REQUEST_RUNNING, .former = a);
+    struct lease_id again = granted(answer);
+    assert_true(answer.token > token);
+    is_state(again, DISPATCHED);
+    is_state(a, GONE);
+    is_end(a, EXPIRED); /* expiry is final */
+    assert_int_equal(record_of(again)->task, 71);
+    shows(71);
+    assert_int_equal(tally_now().busy, 1);
+    assert_int_equal(tally_now().strangers, 0);
+    assert_int_equal(tally_now().orphans, 0);
+    gone(renew(a), REASON_ENDED);
+    granted(acquire(.flags = REQUEST_RUNNING));
+    assert_int_equal(tally_now().dispatched, 2);
+    no(acquire(), REASON_LEASES);
+}
+
+/* After a restart the owner knows neither slots nor leases; whoever works says so. */
+static void running_work_needs_no_reading_and_no_room(void **state)
+{
+    (void)state;
+    struct book_settings settings;
+    book_settings_default(&settings);
+    world.slots = 64;
+    begin_world(&settings);
+    for (int i = 0; i < 60; i++)
+        granted(acquire(.flags = REQUEST_RUNNING));
+    granted(acquire(.flags = REQUEST_RUNNING, .units = 3));
+    granted(acquire(.flags = REQUEST_RUNNING, .index = slot(63)));
+    no(acquire(.flags = REQUEST_RUNNING, .units = BOOK_SLOTS_MAX + 1), REASON_UNITS);
+    no(acquire(.flags = REQUEST_RUNNING, .index = slot(BOOK_SLOTS_MAX)), REASON_SLOT_RANGE);
+    no(acquire(.flags = REQUEST_RUNNING, .units = 2, .index = slot(1)), REASON_UNITS);
+    counts(64);
+    assert_int_equal(tally_now().strangers, 0);
+    assert_int_equal(tally_now().busy, 64);
+}
+
+/* ---- verify --------------------------------------------------------------------------------------- */
+
+static void a_go_asked_again_is_the_same_go(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct answer held = acquire();
+    struct lease_id a = granted(held);
+    struct answer answer = verify(a);
+    go(answer);
+    assert_int_equal(answer.token, held.token);
+    after(3000);
+    same_answer(answer, verify(a, .same = last_request()));
+    same_answer(answer, verify(a));
+    assert_int_equal(world.notes[NOTE_WENT], 1);
+    assert_int_equal(tally_now().dispatched, 1);
+}
+
+static void a_no_ends_the_lease(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct lease_id a = granted(acquire());
+    after(100);
+    shows(9);
+    struct answer answer = verify(a);
+    no(answer, REASON_STRANGERS);
+    is_end(a, REFUSED);
+    assert_int_equal(tally_now().held, 0);
+    gone(renew(a), REASON_ENDED);
+    gone(verify(a), REASON_ENDED);
+}
+
+/* The answer tells how things are without the lease that it ended. */
+static void a_no_says_what_is_available_after_it(void **state)
+{
+    (void)state;
+    on_server(2);
+    struct lease_id a = granted(acquire(.units = 2));
+    after(100);
+    shows(9);
+    struct answer answer = verify(a);
+    no(answer, REASON_STRANGERS);
+    assert_int_equal(answer.available, 1);
+}
+
+/* A dead id cannot be told from one that never was. */
+static void an_unknown_lease_is_gone(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct lease_id unknown = {5, 5}, none = {0, 0};
+    gone(verify(unknown), REASON_UNKNOWN_ID);
+    gone(renew(unknown), REASON_UNKNOWN_ID);
+    gone(release(unknown), REASON_UNKNOWN_ID);
+    gone(verify(none), REASON_UNKNOWN_ID);
+}
+
+static void a_waiter_that_is_not_held_yet_cannot_go(void **state)
+{
+    (void)state;
+    on_static(1);
+    struct lease_id a = dispatched("a");
+    struct lease_id b = waits(acquire(.wait_ms = 60000));
+    waits(verify(b));
+    is_state(b, WAITING);
+    release(a);
+    go(verify(b));
+}
+
+/* A no while a waiter stands in line before it. */
+static void a_held_lease_with_a_later_place_waits_for_an_earlier_one(void **state)
+{
+    (void)state;
+    on_server(2);
+    struct lease_id a = granted(acquire()), b = granted(acquire());
+    after(100);
+    shows(9); /* room for one of the two */
+    struct answer answer = verify(b, .wait_ms = 60000);
+    waits(answer);
+    assert_int_equal(answer.ahead, 1);
+    assert_int_equal(answer.strangers, 1);
+    go(verify(a));
+    is_state(b, WAITING);
+}
+
+/* ---- renew ----------------------------------------------------------------------------------------- */
+
+static void each_renewal_gives_one_time_to_live_more(void **state)
+{
+    (void)state;
+    on_static(1);
+    struct lease_id a = granted(acquire(.ttl_ms = 5000));
+    after(3000);
+    struct answer answer = renew(a);
+    granted(answer);
+    assert_int_equal(answer.end_ns, world.now + 5000 * NS_PER_MS);
+    answer = renew(a, .ttl_ms = 1000); /* never shortens what was promised */
+    assert_int_equal(answer.end_ns, world.now - 1 + 5000 * NS_PER_MS);
+    no(renew(a, .ttl_ms = 10), REASON_TTL);
+    is_state(a, HELD);
+}
+
+static void a_renewal_never_revives(void **state)
+{
+    (void)state;
+    on_server(2);
+    struct lease_id a = granted(acquire()), b = dispatched("b");
+    shows(71);
+    after(30001);
+    gone(renew(a), REASON_ENDED);
+    gone(renew(b), REASON_ENDED);
+    is_state(a, GONE);
+    is_state(b, ORPHAN); /* its work is known, the lease is over */
+    gone(verify(b), REASON_ENDED);
+    gone(renew(b), REASON_ENDED);
+    release(b);
+    gone(renew(b), REASON_ENDED);
+}
+
+static void idle_for(struct lease_id lease, int seconds)
+{
+    for (int s = 0; s < seconds; s += 2) {
+        after(2000);
+        if (s % 10 == 0)
+            renew(lease);
+        shows_nothing();
+    }
+}
+
+static void a_ghost_is_not_renewed_for_ever(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct lease_id a = dispatched("a");
+    shows(71);
+    shows_nothing();
+    idle_for(a, 118);
+    granted(renew(a));
+    idle_for(a, 4);
+    struct answer answer = renew(a);
+    no(answer, REASON_GHOST);
+    assert_int_equal(world.notes[NOTE_RENEWAL_REFUSED] > 0, 1);
+    is_state(a, DISPATCHED); /* until its time is over */
+    shows(72);
+    granted(renew(a)); /* it worked again in time */
+}
+
+static void one_that_may_idle_is(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct lease_id a = granted(acquire(.flags = REQUEST_MAY_IDLE));
+    go(verify(a));
+    shows(71);
+    shows_nothing();
+    idle_for(a, 600);
+    granted(renew(a));
+
+    on_server(1);
+    a = granted(acquire());
+    after(100);
+    shows(9);
+    waits(verify(a, .flags = REQUEST_MAY_IDLE, .wait_ms = 5000)); /* said while it waits */
+    after(2000);
+    shows_nothing();
+    is_state(a, DISPATCHED);
+    idle_for(a, 600);
+    granted(renew(a));
+}
+
+static void a_ghost_is_renewed_while_the_model_loads(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct lease_id a = dispatched("a");
+    shows(71);
+    shows_nothing();
+    for (int s = 0; s < 600; s += 2) {
+        after(2000);
+        granted(renew(a));
+        is_now(HEALTH_LOADING);
+    }
+    granted(renew(a));
+}
+
+/* Nobody has read since: what is not known cannot be held against it. */
+static void a_ghost_by_one_old_reading_is_renewed(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct lease_id a = dispatched("a");
+    shows(71);
+    shows_nothing();
+    for (int s = 0; s < 600; s += 10) {
+        after(10000);
+        granted(renew(a));
+    }
+    assert_true(world.effects.probe); /* but somebody should */
+    shows_nothing();
+    no(renew(a), REASON_GHOST);
+}
+
+/* ---- release --------------------------------------------------------------------------------------- */
+
+static void a_release_asked_again_is_the_same_release(void **state)
+{
+    (void)state;
+    on_static(1);
+    struct lease_id a = dispatched("a");
+    struct answer answer = release(a);
+    granted(answer);
+    same_answer(answer, release(a, .same = last_request()));
+    same_answer(answer, release(a)); /* of a lease that is gone it is fine too */
+    assert_int_equal(world.notes[NOTE_RELEASED], 1);
+}
+
+static void a_late_release_leaves_the_orphan(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct lease_id a = dispatched("a");
+    shows(71);
+    dies(a);
+    granted(release(a));
+    is_state(a, ORPHAN);
+    granted(release(a, .flags = REQUEST_FORCE));
+    is_state(a, GONE);
+}
+
+/* ---- duplicates ------------------------------------------------------------------------------------ */
+
+static void a_grant_is_answered_again(void **state)
+{
+    (void)state;
+    on_static(1);
+    struct answer answer = acquire();
+    uint64_t id = last_request();
+    granted(answer);
+    after(2000);
+    same_answer(answer, acquire(.same = id));
+    assert_int_equal(tally_now().held, 1);
+    struct lease_id lease = answer.lease;
+    release(lease);
+    gone(acquire(.same = id), REASON_ENDED); /* no second lease for one request */
+    assert_int_equal(world.book.live_count, 0);
+}
+
+static void a_renewal_is_answered_again(void **state)
+{
+    (void)state;
+    on_static(1);
+    struct lease_id a = dispatched("a");
+    after(1000);
+    struct answer answer = renew(a);
+    after(1000);
+    same_answer(answer, renew(a, .same = last_request()));
+}
+
+static void a_refusal_is_answered_again_for_5_seconds(void **state)
+{
+    (void)state;
+    on_static(1);
+    struct lease_id a = dispatched("a");
+    struct answer answer = acquire();
+    uint64_t id = last_request();
+    no(answer, REASON_LEASES);
+    release(a);
+    after(4990);
+    same_answer(answer, acquire(.same = id));
+    after(20);
+    granted(acquire(.same = id));
+}
+
+static void so_is_the_no_of_a_verify(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct lease_id a = granted(acquire());
+    after(100);
+    shows(9);
+    struct answer answer = verify(a);
+    uint64_t id = last_request();
+    no(answer, REASON_STRANGERS);
+    after(4990);
+    same_answer(answer, verify(a, .same = id));
+    after(20);
+    gone(verify(a, .same = id), REASON_ENDED);
+}
+
+/* Undecided too: a repeated packet must not turn it into a go that nobody hears. */
+static void so_is_an_undecided_no(void **state)
+{
+    (void)state;
+    on_server(2);
+    struct lease_id a = dispatched("a");
+    after(100);
+    shows(71, 9);
+    after(50);
+    release(a);
+    struct lease_id b = granted(acquire());
+    struct answer answer = verify(b);
+    uint64_t id = last_request();
+    no(answer, REASON_PAUSE);
+    assert_true(answer.undecided);
+    after(1200);
+    shows_nothing();
+    same_answer(answer, verify(b, .same = id));
+    is_state(b, HELD);
+    go(verify(b));
+}
+
+static void so_is_a_refused_renewal(void **state)
+{
+    (void)state;
+    on_server(1);
+    struct lease_id a = dispatched("a");
+    shows(71);
+    shows_nothing();
+    idle_for(a, 124);
+    struct answer answer = renew(a);
+    uint64_t id = last_request();
+    no(answer, REASON_GHOST);
+    shows(72);
+    same_answer(answer, renew(a, .same = id));
+    granted(renew(a));
+}
+
+static void a_wait_asked_again_is_the_same_wait(void **state)
+{
+    (void)state;
+    on_static(1);
+    struct lease_id a = dispatched("a");
+    ns_t asked = world.now + 1;
+    struct lease_id b = waits(acquire(.wait_ms = 60000));
+    uint64_t id = last_request();
+    after(100);
+    struct lease_id again = waits(acquire(.wait_ms = 60000, .same = id, .asked_ns = asked));
+    assert_true(lease_id_equal(b, again));
+    assert_int_equal(tally_now().waiting, 1);
+    (void)a;
+}
+
+static void the_ring_of_refusals_forgets_the_oldest(void **state)
+{
+    (void)state;
+    on_static(1);
+    struct lease_id a = dispatched("a");
+    no(acquire(), REASON_LEASES);
+    uint64_t first = last_request();
+    no(acquire(), REASON_LEASES);
+    uint64_t second = last_request();
+    for (int i = 0; i < REFUSALS_MAX - 1; i++)
+        no(acquire(), REASON_LEASES);
+    release(a);
+    no(acquire(.same = second), REASON_LEASES);
+    granted(acquire(.same = first));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_can_never_be_had_is_refused_at_once),
+        cmocka_unit_test(where_slots_were_never_told_a_reading_comes_first),
+        cmocka_unit_test(a_full_book_refuses),
+        cmocka_unit_test(running_work_counts_above_the_slots_and_takes_over_the_orphan),
+        cmocka_unit_test(running_work_needs_no_reading_and_no_room),
+        cmocka_unit_test(a_go_asked_again_is_the_same_go),
+        cmocka_unit_test(a_no_ends_the_lease),
+        cmocka_unit_test(a_no_says_what_is_available_after_it),
+        cmocka_unit_test(an_unknown_lease_is_gone),
+        cmocka_unit_test(a_waiter_that_is_not_held_yet_cannot_go),
+        cmocka_unit_test(a_held_lease_with_a_later_place_waits_for_an_earlier_one),
+        cmocka_unit_test(each_renewal_gives_one_time_to_live_more),
+        cmocka_unit_test(a_renewal_never_revives),
+        cmocka_unit_test(a_ghost_is_not_renewed_for_ever),
+        cmocka_unit_test(one_that_may_idle_is),
+        cmocka_unit_test(a_ghost_is_renewed_while_the_model_loads),
+        cmocka_unit_test(a_ghost_by_one_old_reading_is_renewed),
+        cmocka_unit_test(a_release_asked_again_is_the_same_release),
+        cmocka_unit_test(a_late_release_leaves_the_orphan),
+        cmocka_unit_test(a_grant_is_answered_again),
+        cmocka_unit_test(a_renewal_is_answered_again),
+        cmocka_unit_test(a_refusal_is_answered_again_for_5_seconds),
+        cmocka_unit_test(so_is_the_no_of_a_verify),
+        cmocka_unit_test(so_is_an_undecided_no),
+        cmocka_unit_test(so_is_a_refused_renewal),
+        cmocka_unit_test(a_wait_asked_again_is_the_same_wait),
+        cmocka_unit_test(the_ring_of_refusals_forgets_the_oldest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
