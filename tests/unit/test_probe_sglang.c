@@ -82,8 +82,8 @@ static void an_older_one_is_asked_as_it_wants(void **state)
     scene.wants = PROBE_QUICK;
     play_reads(&scene, HEALTH_OK, SIGNAL_EXACT, 8, 11, 3);
     assert_string_equal(play_asked, "/get_load"); /* known by now */
-    scene = then(&scene, "busy");                 /* it was upgraded */
-    play_reads(&scene, HEALTH_OK, SIGNAL_EXACT, 8, 3, 0);
+    scene = then(&scene, "ranks");                /* it was upgraded */
+    play_reads(&scene, HEALTH_OK, SIGNAL_EXACT, 8, 6, 1);
     assert_string_equal(play_asked, "/get_load /v1/loads?include=core");
     scene = scene_of("old_idle");
     play_reads(&scene, HEALTH_OK, SIGNAL_EXACT, -1, 0, 0);
