@@ -276,8 +276,8 @@ struct lease_fleet {
     uint32_t provider_count, lease_count, work_count;
 };
 
-/* A snapshot of everything known, without taking a lock. *fleet is the caller's: give it back to
- * lease_fleet_free. */
+/* A snapshot of everything known, without waiting for a lock: one is tried for only where somebody
+ * has died. *fleet is the caller's: give it back to lease_fleet_free. */
 int lease_fleet(lease_agent_t *agent, struct lease_fleet **fleet);
 void lease_fleet_free(struct lease_fleet **fleet);
 

@@ -246,6 +246,7 @@ static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
         struct provider *provider = agent->providers[i];
         if (provider_open(provider) < 0)
             continue;
+        provider_reap(provider, REAP_ALL, 0); /* a look at which the dead are noticed */
         pthread_mutex_lock(&provider->mutex);
         provider_look(provider);
         atomic_store_explicit(&provider->words->watched_ns, host_now_ns(), memory_order_relaxed);
