@@ -55,6 +55,9 @@ void step_explain(struct step *step, struct answer *answer, const struct tally *
     answer->strangers = tally->strangers;
     answer->available = tally->available;
     answer->ahead = admission_ahead(step->book, place, slot);
+    const struct neighbour *member = admission_neighbour(step->book, place);
+    if (member)
+        memcpy(answer->member, member->name, sizeof answer->member);
     const struct record *other = admission_first_to_end(step->book, place);
     if (!other)
         return;
