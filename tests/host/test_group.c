@@ -83,7 +83,7 @@ static void a_stranger_s_work_at_one_keeps_the_other(void **state)
     snprintf(m1, sizeof m1, "m1=%s,group=gpu", url);
     const char *members[] = {m1, "m2=static:1,group=gpu"};
 
-    char body[] = "{\"prompt\":\"x\",\"n_predict\":20}", at[96];
+    char body[] = "{\"prompt\":\"x\",\"n_predict\":120}", at[96];
     snprintf(at, sizeof at, "%s/completion", url);
     pid_t stranger = stage_start((char *[]){"curl", "-s", "-d", body, at, NULL}, NULL, NULL);
     pid_t daemon = stage_start_agent(m1);
@@ -91,7 +91,7 @@ static void a_stranger_s_work_at_one_keeps_the_other(void **state)
     struct lease lease;
     struct lease_verdict verdict;
     bool refused = false;
-    for (int64_t end = test_now_ns() + INT64_C(900000000); test_now_ns() < end && !refused;) {
+    for (int64_t end = test_now_ns() + INT64_C(5000000000); test_now_ns() < end && !refused;) {
         int error = lease_acquire(agent, "m2", NULL, &lease, &verdict);
         refused = error == LEASE_EBUSY && strstr(verdict.reason, "m1");
         if (error == 0)
