@@ -15,6 +15,7 @@
 #define NAP_MIN_NS   INT64_C(50000)
 #define NAP_MAX_NS   (2 * NS_PER_MS)
 #define NEVER_LOOKED INT64_MIN
+#define NOBODY_MAX   5 /* budgets more where nobody seems to sit on the lock */
 
 /* Locks that this thread holds; its address also tells threads apart. */
 static _Thread_local struct host_lock *held;
@@ -307,6 +308,7 @@ struct patience {
     int64_t end_ns;
     uint32_t seen;
     uint32_t holder; /* who sat on the lock when patience was at its end before; 0: not yet so */
+    uint32_t nobody; /* times that nobody did, or that it could not be told */
 };
 
 static uint32_t change_of(const struct host_lock *l)
@@ -323,7 +325,7 @@ static void be_patient(struct patience *p, const struct host_lock *l, int budget
     p->dice = (uint64_t)now ^ (uint64_t)(uintptr_t)&held ^ ((uint64_t)l->pid << 32);
     p->seen = change_of(l);
     p->end_ns = now + p->budget_ns * HOST_LOCK_BUDGETS_MAX;
-    p->holder = 0;
+    p->holder = p->nobody = 0;
 }
 
 /* Nanoseconds left, at most 0 when patience is at its end. */
@@ -338,21 +340,26 @@ static int64_t patience_left(struct patience *p, const struct host_lock *l)
     return p->until_ns - now;
 }
 
-/* On a busy machine a holder may wait for the processor for longer than a budget: it gets on, only
- * not yet. One that is stopped does not. */
+/* Does the one that sits on the lock get on, only not yet? On a busy machine it may wait for the
+ * processor for longer than a budget; a stopped one does not. What is seen of it may be over at the
+ * next glance: whoever is not at work may have given the lock back before we looked at it. */
+static bool gets_on(struct patience *p, const struct host_lock *l)
+{
+    uint32_t before = p->holder;
+    p->holder = host_lock_holder(l);
+    if (p->holder == 0) {
+        return p->nobody++ < NOBODY_MAX;
+    }
+    return (before != 0 && p->holder != before) || host_lock_os_is_at_work(p->holder) ||
+           host_lock_holder(l) != p->holder;
+}
+
 static bool deserves_more(struct patience *p, const struct host_lock *l)
 {
-    int64_t now = monotonic_ns();
-    uint32_t before = p->holder;
-    p->holder = now < p->end_ns ? host_lock_holder(l) : 0;
-    if (p->holder == 0) {
+    if (monotonic_ns() >= p->end_ns || !gets_on(p, l)) {
         return false;
     }
-    bool same = before == 0 || p->holder == before;
-    if (same && !host_lock_os_is_at_work(p->holder)) {
-        return false;
-    }
-    p->until_ns = now + p->budget_ns;
+    p->until_ns = monotonic_ns() + p->budget_ns;
     return true;
 }
 
