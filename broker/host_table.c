@@ -314,6 +314,10 @@ static void initialise(struct host_table *table, struct book *book, const char *
     file->header.layout = host_layout_word();
     file->header.boot = this_boot();
     text_copy(file->header.provider, sizeof file->header.provider, provider);
+    /* Versions go on from a drawn number: whoever had read the book that was here before must not take
+     * the first of this one for what it knows. */
+    atomic_store_explicit(&file->header.writes, options->instance >> 32, memory_order_relaxed);
+    atomic_store_explicit(&file->head_selector, options->instance, memory_order_relaxed);
     book_found(book, options->instance, epoch);
     static const struct effects none_happened;
     commit(&table->table, book, &none_happened, 0);
@@ -420,6 +424,8 @@ bool host_table_is_open(const struct host_table *table)
 
 uint64_t host_table_version(const struct host_table *table)
 {
+    if (!host_lock_is_whole(&table->lock))
+        return table->writes;
     return atomic_load_explicit(&table->file->header.writes, memory_order_relaxed);
 }
 
@@ -452,6 +458,8 @@ struct host_words *host_table_words(struct host_table *table)
 uint32_t host_table_log(const struct host_table *table, uint64_t after, struct log_entry *entries)
 {
     const struct host_file *file = table->file;
+    if (!host_lock_is_whole(&table->lock))
+        return 0;
     uint64_t last = atomic_load_explicit(&file->header.log_seq, memory_order_acquire);
     return log_copy(file->log, last, after, entries);
 }
