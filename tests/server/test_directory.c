@@ -356,6 +356,7 @@ static void flips(struct stage *stage, uint64_t seed)
     book_path(stage, path);
     stage_lease_begin(stage, &out, "watch", NULL);
     pid_t holder = stage_lease_begin(stage, NULL, "run", "x", "--", "sleep", "600", NULL);
+    assert_true(STAGE_UNTIL(shows_lease(stage), 5000));
     stage_contend(stage, 3);
     for (int i = 0; i < 4; i++) {
         flip_bits(path, &random, 300);
