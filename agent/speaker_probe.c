@@ -15,7 +15,7 @@
 
 static struct host_words *words_of(const struct prober *prober)
 {
-    return prober->provider->words;
+    return provider_words(prober->provider);
 }
 
 /* ---- the list ----------------------------------------------------------------------------------------- */

@@ -226,6 +226,13 @@ static int usable(const struct host_lock *l, enum host_lock_mode mode)
     return 0;
 }
 
+/* Whoever touches a mapped page that its file no longer has is ended by a signal: this is asked before
+ * every touch, a file that was removed does no such harm and is noticed a moment later. */
+bool host_lock_is_whole(const struct host_lock *l)
+{
+    return l->size_min == 0 || host_lock_os_size(l->file) >= l->size_min;
+}
+
 /* Is the file that we have locked still the one in the directory, and whole? */
 static int look(struct host_lock *l)
 {
@@ -233,7 +240,7 @@ static int look(struct host_lock *l)
      */
     int64_t now = ns_of(TICK_CLOCK);
     if (l->looked_ns != NEVER_LOOKED && now - l->looked_ns < LOOK_EVERY) {
-        return 0;
+        return host_lock_is_whole(l) ? 0 : LEASE_EDAMAGED;
     }
     l->looked_ns = NEVER_LOOKED;
     if (l->pid != host_lock_os_pid()) {
@@ -313,7 +320,8 @@ struct patience {
 
 static uint32_t change_of(const struct host_lock *l)
 {
-    return l->change ? atomic_load_explicit(l->change, memory_order_relaxed) : 0;
+    bool whole = l->change && host_lock_is_whole(l);
+    return whole ? atomic_load_explicit(l->change, memory_order_relaxed) : 0;
 }
 
 static void be_patient(struct patience *p, const struct host_lock *l, int budget_ms)
