@@ -485,6 +485,41 @@ static void the_ring_of_refusals_forgets_the_oldest(void **state)
     granted(acquire(.same = first));
 }
 
+static enum verdict release_as(struct lease_id lease, uint32_t pid, uint32_t flags)
+{
+    struct request request = {.verb = VERB_RELEASE,
+                              .flags = flags,
+                              .id = {77, ++world.requests},
+                              .lease = lease,
+                              .hint = UINT32_MAX,
+                              .holder = {.pid = pid, .local = 1}};
+    step_world(&(struct event){.kind = EVENT_REQUEST, .request = &request});
+    return world.effects.reply.verdict;
+}
+
+static void another_process_s_lease_is_released_by_force_only(void **state)
+{
+    (void)state;
+    on_static(1);
+    struct lease_id a = dispatched("a");
+    struct record *record = book_find(&world.book, a, UINT32_MAX);
+    record->holder.local = 1;
+    record->holder.pid = 42;
+    assert_int_equal(release_as(a, 43, 0), ANSWER_NO);
+    assert_int_equal(world.effects.reply.reason, REASON_NOT_YOURS);
+    assert_int_equal(tally_now().dispatched, 1);
+    assert_int_equal(release_as(a, 43, REQUEST_FORCE), ANSWER_GRANTED);
+    assert_int_equal(record->end, END_FORCED);
+    assert_int_equal(world.notes[NOTE_FORCED], 1);
+
+    struct lease_id b = dispatched("b");
+    record = book_find(&world.book, b, UINT32_MAX);
+    record->holder.local = 1;
+    record->holder.pid = 42;
+    record->flags |= RECORD_NO_HOLDER; /* nobody's: whoever knows its id */
+    assert_int_equal(release_as(b, 43, 0), ANSWER_GRANTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -515,6 +550,7 @@ int main(void)
         cmocka_unit_test(so_is_a_refused_renewal),
         cmocka_unit_test(a_wait_asked_again_is_the_same_wait),
         cmocka_unit_test(the_ring_of_refusals_forgets_the_oldest),
+        cmocka_unit_test(another_process_s_lease_is_released_by_force_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
