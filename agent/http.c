@@ -18,6 +18,7 @@
 #define CURL_DISABLE_DEPRECATION
 #include <curl/curl.h>
 
+#include "agent/http_watch.h"
 #include "broker/error.h"
 
 /* ---- libcurl, loaded when first needed ---- */
@@ -126,8 +127,9 @@ struct http {
     CURLM *multi; /* NULL until the first request */
     int fd;
     int pending;
-    ns_t deadline;
+    ns_t deadline; /* libcurl's */
     struct request *requests;
+    struct watch_list watches;
 };
 
 static void request_free(struct request *request)
@@ -230,6 +232,7 @@ int http_open(ns_t (*now)(void), struct http **http)
     (*http)->now = now;
     (*http)->deadline = NS_NEVER;
     (*http)->fd = epoll_create1(EPOLL_CLOEXEC);
+    (*http)->watches.epoll_fd = (*http)->fd;
     if ((*http)->fd >= 0)
         return 0;
     free(*http);
@@ -243,6 +246,7 @@ void http_close(struct http **http)
     if (self == NULL)
         return;
     *http = NULL;
+    watch_list_drop(&self->watches);
     if (self->multi != NULL) {
         struct shield shield;
         shield_up(&shield);
@@ -265,12 +269,18 @@ int http_fd(const struct http *http)
 
 ns_t http_deadline(const struct http *http)
 {
-    return http->pending == 0 ? NS_NEVER : http->deadline;
+    ns_t first = watch_list_deadline(&http->watches);
+    return http->pending > 0 && http->deadline < first ? http->deadline : first;
 }
 
 int http_pending(const struct http *http)
 {
-    return http->pending;
+    return http->pending + http->watches.count;
+}
+
+int http_watch(struct http *http, struct http_watch *watch)
+{
+    return watch_list_add(&http->watches, watch);
 }
 
 static int multi_open(struct http *http)
@@ -384,6 +394,7 @@ int http_get(struct http *http, const char *url, const char *const *headers, int
 void http_cancel(struct http *http, const void *arg)
 {
     struct shield shield;
+    watch_list_cancel(&http->watches, arg);
     if (http->multi == NULL)
         return;
     shield_up(&shield);
@@ -485,12 +496,10 @@ static int flags_of(uint32_t events)
     return flags;
 }
 
-static void drive(struct http *http)
+static void drive_curl(struct http *http, const struct epoll_event *events, int count)
 {
-    struct epoll_event events[32];
     struct shield shield;
     int running;
-    int count = epoll_wait(http->fd, events, 32, 0);
     shield_up(&shield);
     for (int i = 0; i < count; i++)
         curl.multi_socket_action(http->multi, events[i].data.fd, flags_of(events[i].events),
@@ -502,16 +511,28 @@ static void drive(struct http *http)
     shield_down(&shield);
 }
 
+/* True if a watch was called. */
+static bool drive(struct http *http)
+{
+    struct epoll_event events[32];
+    int count = epoll_wait(http->fd, events, 32, 0), others = 0;
+    for (int i = 0; i < count; i++)
+        if (!watch_list_ready(&http->watches, events[i].data.fd))
+            events[others++] = events[i];
+    if (http->multi != NULL)
+        drive_curl(http, events, others);
+    return http->watches.count > 0 && watch_list_call(&http->watches, http->now());
+}
+
 void http_run(struct http *http)
 {
-    if (http->multi == NULL)
+    if (http->multi == NULL && http->watches.count == 0)
         return;
     /* Again where a callback started something: its connection leaves in this turn. Bounded, so
      * that callbacks that always start another GET cannot keep the loop here. */
     for (int turn = 0; turn < 8; turn++) {
-        bool any = false;
-        drive(http);
-        while (finish_one(http))
+        bool any = drive(http);
+        while (http->multi != NULL && finish_one(http))
             any = true;
         if (!any)
             return;
@@ -532,7 +553,7 @@ static int wait_ms(const struct http *http)
 
 void http_drain(struct http *http)
 {
-    while (http->pending > 0) {
+    while (http_pending(http) > 0) {
         struct pollfd ready = {.fd = http->fd, .events = POLLIN};
         poll(&ready, 1, wait_ms(http)); /* interrupted is as good as ready: run finds out */
         http_run(http);
