@@ -108,6 +108,7 @@ struct swap_state {
 /* Of an engine that is being found out, probe_detect.c. */
 struct detect_state {
     unsigned answered;          /* bits of kinds */
+    bool starting;              /* 503 to something */
     struct http_answer refused; /* 401 or 403 to something; status 0: to nothing */
     const struct mark *best;    /* so far */
 };

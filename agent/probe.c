@@ -191,13 +191,13 @@ static void tell_reason(struct probe_run *run)
         run_detail(run, "%s", line);
 }
 
-/* Where the server is found to be down, or its answers make no sense, it may be another one by the
- * next probe. What it was last is still said, unless somebody else answers. */
+/* Where the server is found to be down or starting, refuses, or makes no sense, it may be another one
+ * by the next probe. What it was last is still said, unless somebody else answers. */
 static void settle_engine(struct probe_target *target)
 {
     struct probe_run *run = &target->run;
     struct reading *reading = &run->reading;
-    bool lost = reading->health == HEALTH_DOWN || reading->health == HEALTH_UNKNOWN;
+    bool lost = reading->health != HEALTH_BUSY && !health_admits((enum health)reading->health);
     if (target->spec.engine != ENGINE_AUTO)
         return;
     if (target->engine == &engine_detect && reading->health != HEALTH_UNKNOWN &&
@@ -220,8 +220,8 @@ static void take_over_engine(struct probe_target *target)
 {
     const struct reading *last = &target->run.last;
     const struct engine *known = detect_engine(last->engine);
-    if (target->engine != &engine_detect || known == NULL || last->found_by == 0 ||
-        last->health == HEALTH_DOWN || last->health == HEALTH_UNKNOWN)
+    bool usable = last->health == HEALTH_BUSY || health_admits((enum health)last->health);
+    if (target->engine != &engine_detect || known == NULL || last->found_by == 0 || !usable)
         return;
     target->engine = known;
     target->found_by = last->found_by;

@@ -206,6 +206,9 @@ static void conclude(struct probe_run *run)
     } else if (run->detect.refused.status != 0) {
         run_take_failure(run, &run->detect.refused, paths[KIND_MODELS]);
         asks_decide(run, HEALTH_UNAUTHORIZED);
+    } else if (run->detect.starting) {
+        run_detail(run, "it answers 503: it is starting, or is not healthy");
+        asks_decide(run, HEALTH_LOADING);
     } else {
         asks_unknown(run,
                      "no engine that is known answers like this; say ENGINE+http:// or static:N");
@@ -239,6 +242,7 @@ static void take(struct probe_run *run, int kind, const struct http_answer *answ
         return;
     }
     run->detect.answered |= 1u << kind;
+    run->detect.starting = run->detect.starting || answer->status == 503;
     if (answer->status == 401 || answer->status == 403)
         run->detect.refused =
             (struct http_answer){.status = answer->status, .body = "", .reason = ""};

@@ -165,7 +165,8 @@ static void take_slots(struct probe_run *run, const struct http_answer *answer)
 
 static bool take_overload(struct probe_run *run, const struct http_answer *answer)
 {
-    if (answer->failure != HTTP_NONE || answer->status != 503)
+    if (answer->failure != HTTP_NONE || answer->status != 503 ||
+        strstr(answer->body, "server busy") == NULL)
         return false;
     run_detail(run, "overloaded: it turns requests away (503)");
     asks_decide(run, HEALTH_BUSY);
