@@ -40,9 +40,9 @@ struct provider {
     pthread_mutex_t mutex; /* guards what follows */
     struct book *book;
     struct broker broker;
-    struct refusals *refusals; /* NULL but for a speaker */
-    enum lease_reach reach;    /* of the table in use; NONE: no book yet */
-    struct table *table;
+    struct refusals *refusals;          /* NULL but for a speaker */
+    enum lease_reach reach;             /* of the table in use; NONE: no book yet */
+    _Atomic(struct table *) table;      /* read without it to see whether the book is open */
     _Atomic(struct host_words *) words; /* read without the mutex by whoever sleeps on them */
     struct host_table host;
     struct table_memory *memory;            /* of the process tier */
@@ -178,9 +178,9 @@ void keeper_stop(struct lease_agent *agent);
 int keeper_add(struct lease_agent *agent, const struct held *held, ns_t now);
 /* Its lease went over to dispatched. */
 void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, ns_t now);
-/* False where it is not ours. */
-bool keeper_remove(struct lease_agent *agent, struct lease_id id);
-/* The cell where it lies, UINT32_MAX unknown; *id becomes the one that it has now. */
+/* The cell where it lies, UINT32_MAX where it is not ours; *id becomes the one that it has now.
+ * keeper_remove looks after it no longer. */
+uint32_t keeper_remove(struct lease_agent *agent, struct lease_id *id);
 uint32_t keeper_resolve(struct lease_agent *agent, struct lease_id *id);
 
 /* speaker.c */

@@ -35,9 +35,11 @@ static const struct lease_request *or_default(const struct lease_request *reques
 static void fill_holder(const struct lease_agent *agent, const struct lease_request *request,
                         struct holder *holder)
 {
-    memset(holder, 0, sizeof *holder);
     memcpy(holder->host, agent->host, sizeof holder->host);
-    text_copy(holder->label, sizeof holder->label, request->label ? request->label : agent->label);
+    if (request->label)
+        text_copy(holder->label, sizeof holder->label, request->label);
+    else
+        memcpy(holder->label, agent->label, sizeof holder->label);
     holder->local = 1;
     holder->pid = agent->self.pid;
     holder->pid_start = agent->self.start;
@@ -77,7 +79,7 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
     r->ttl_ms = request->ttl_ms;
     r->wait_ms = request->wait_ms;
     asking->reap = request->wait_ms > 0 ? REAP_HOLDERS : REAP_ALL;
-    if (verb != VERB_RELEASE) /* which neither waits nor needs a reading */
+    if (verb == VERB_VERIFY || r->wait_ms > 0) /* nothing else asks since when */
         r->asked_ns = r->fresh_ns = host_now_ns();
     if (verb == VERB_ACQUIRE)
         fill_holder(agent, request, &r->holder);
@@ -106,11 +108,22 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
     return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
 
+/* Where no reading is to be had in time, what is known decides, if it can. */
+static int await_reading(struct asking *asking)
+{
+    int error = reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
+    if (error != LEASE_ETIMEOUT || (asking->request.flags & REQUEST_AS_KNOWN))
+        return error;
+    asking->request.flags |= REQUEST_AS_KNOWN;
+    return 0;
+}
+
 /* Until there is an answer that no reading is missing for. */
 int asking_step(struct asking *asking)
 {
     struct event event = {.kind = EVENT_REQUEST, .request = &asking->request};
     bool reaped = false;
+    asking->request.flags &= ~(uint32_t)REQUEST_AS_KNOWN;
     for (;;) {
         int error = provider_step(asking->provider, &event, &asking->effects, LOCK_BUDGET_MS);
         if (error < 0)
@@ -121,7 +134,9 @@ int asking_step(struct asking *asking)
         if (answer->cell != UINT32_MAX)
             asking->request.hint = answer->cell;
         if (answer->verdict == ANSWER_UNREAD) {
-            error = reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
+            if (asking->request.fresh_ns == 0)
+                asking->request.fresh_ns = event.now;
+            error = await_reading(asking);
             if (error < 0)
                 return error;
             continue;
@@ -239,7 +254,8 @@ void asking_lease(const struct asking *asking, struct lease *lease)
     memset(lease, 0, sizeof *lease);
     lease_id_format(provider->name, answer->lease, lease->id);
     memcpy(lease->provider, provider->name, sizeof lease->provider);
-    snprintf(lease->url, sizeof lease->url, "%s", provider_url(provider));
+    const char *url = provider_url(provider);
+    memcpy(lease->url, url, strnlen(url, sizeof lease->url - 1));
     lease->token = answer->token;
     lease->left_ms = (answer->end_ns - asking->decided_ns) / NS_PER_MS;
     lease->units = answer->units;
@@ -310,7 +326,8 @@ static int begin_for_id(struct asking *asking, lease_agent_t *agent, enum verb v
     int error = begin_for(asking, agent, verb, request, provider, verdict);
     if (error == 0) {
         asking->request.lease = lease;
-        asking->request.hint = keeper_resolve(agent, &asking->request.lease);
+        asking->request.hint = verb == VERB_RELEASE ? keeper_remove(agent, &asking->request.lease)
+                                                    : keeper_resolve(agent, &asking->request.lease);
     }
     return error;
 }
@@ -345,7 +362,7 @@ static int check_basis(struct asking *asking, struct lease_verdict *verdict)
     if (asking_basis(asking->provider) >= asking->options.require)
         return 0;
     asking_give_up(asking, 0);
-    keeper_remove(asking->agent, asking->effects.reply.lease);
+    keeper_remove(asking->agent, &asking->effects.reply.lease);
     if (verdict) {
         verdict->go = 0;
         snprintf(verdict->reason, sizeof verdict->reason, "basis %s is less than %s",
@@ -375,7 +392,7 @@ int asking_verify(struct asking *asking, struct lease *lease, struct lease_verdi
         keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms, asking->decided_ns);
         asking_lease(asking, lease);
     } else if (!answer->undecided) {
-        keeper_remove(asking->agent, asking->request.lease);
+        keeper_remove(asking->agent, &asking->request.lease);
     }
     return error;
 }
@@ -400,7 +417,7 @@ int lease_renew(lease_agent_t *agent, const char *id, uint32_t ttl_ms, struct le
     if (error == 0)
         asking_lease(&asking, lease);
     else if (error == LEASE_EGONE)
-        keeper_remove(agent, asking.request.lease);
+        keeper_remove(agent, &asking.request.lease);
     return error;
 }
 
@@ -410,7 +427,7 @@ int lease_release(lease_agent_t *agent, const char *id, unsigned flags)
     int error = begin_for_id(&asking, agent, VERB_RELEASE, NULL, id, NULL);
     if (error < 0)
         return error;
-    bool ours = keeper_remove(agent, asking.request.lease);
+    bool ours = asking.request.hint != UINT32_MAX;
     if (flags & LEASE_FORCE)
         asking.request.flags |= REQUEST_FORCE;
     error = asking_step(&asking);

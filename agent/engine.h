@@ -99,6 +99,7 @@ struct swap_state {
     bool running_told;
     bool hardware_due; /* was asked for and has not answered */
     bool slots_told;
+    bool at_peer;
     enum model_state wanted; /* of model= */
     int ttl;                 /* of model=; -1: not told */
     int running, ready;      /* models */

@@ -7,7 +7,8 @@
  *                          that wait for a slot or a load included) and slots_total (of all servers
  *                          that run; 1 for each whose command says no --parallel, which undercounts
  *                          what has 4 by default: slots= wins). Both 0 while nothing runs.
- *   /v1/models             whether a model that does not run exists.
+ *   /v1/models             whether a model that does not run exists, and whether a peer of the proxy
+ *                          has it, whose state is not told here.
  *   /upstream/MODEL/slots  llama-server's own answer: exact, with names. Would start a server, or
  *                          stop another's: asked only with model=, and only when /running has just
  *                          said `ready`. It also restarts the model's idle time, so a background
@@ -185,8 +186,11 @@ static void take_models(struct probe_run *run, const json_t *body)
     json_array_foreach(list, index, model)
     {
         const char *id = json_string_value(json_object_get(model, "id"));
-        if (id != NULL && strcmp(id, run->spec->model) == 0)
-            return;
+        const json_t *meta = json_object_get(json_object_get(model, "meta"), "llamaswap");
+        if (id == NULL || strcmp(id, run->spec->model) != 0)
+            continue;
+        run->swap.at_peer = json_object_get(meta, "peerID") != NULL;
+        return;
     }
     asks_unknown(run, "no model '%s' runs or is listed; model= wants its own name, no alias",
                  run->spec->model);
@@ -216,10 +220,12 @@ static void take_json(struct probe_run *run, int kind, const json_t *body)
     }
 }
 
-/* llama-swap has no /api/hardware, other servers than llama.cpp's have no /slots. */
+/* llama-swap has no /api/hardware, or sends whoever asks for it to its pages; other servers than
+ * llama.cpp's have no /slots. */
 static bool take_lightly(struct probe_run *run, int kind, const struct http_answer *answer)
 {
-    if (kind == KIND_HARDWARE && asks_absent(answer)) {
+    bool sent_away = answer->failure == HTTP_NONE && answer->status >= 300 && answer->status < 400;
+    if (kind == KIND_HARDWARE && (asks_absent(answer) || sent_away)) {
         run->memory.swap.no_hardware = true;
         return true;
     }
@@ -265,6 +271,11 @@ static void be_loading(struct probe_run *run, const char *detail)
 
 static void be_unloaded(struct probe_run *run)
 {
+    if (run->swap.at_peer) {
+        run->reading.health = HEALTH_OK;
+        run_detail(run, "it runs at a peer of this proxy: name that one's address instead");
+        return;
+    }
     if (!may_wait_unseen(&run->swap)) {
         be_empty(run, "unloaded: the first request loads it");
         return;

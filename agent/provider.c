@@ -143,9 +143,9 @@ static int open_host_tier(struct provider *provider, bool create)
                                 provider->book, &options);
     if (error < 0)
         return error;
-    provider->table = &provider->host.table;
     provider->words = host_table_words(&provider->host);
     provider->reach = LEASE_REACH_HOST;
+    provider->table = &provider->host.table; /* last: now it is open */
     return 0;
 }
 
@@ -158,9 +158,9 @@ static int open_process_tier(struct provider *provider)
     table_memory_init(provider->memory);
     book_found(provider->book, host_random_u64() | 1, (uint64_t)time(NULL));
     book_clean(provider->book);
-    provider->table = &provider->memory->table;
     provider->words = &provider->own_words;
     provider->reach = LEASE_REACH_PROCESS;
+    provider->table = &provider->memory->table;
     return 0;
 }
 
@@ -229,6 +229,8 @@ static int open_locked(struct provider *provider, bool create)
 
 int provider_open(struct provider *provider)
 {
+    if (atomic_load_explicit(&provider->table, memory_order_acquire))
+        return 0;
     pthread_mutex_lock(&provider->mutex);
     int error = open_locked(provider, provider->has_spec);
     pthread_mutex_unlock(&provider->mutex);

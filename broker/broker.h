@@ -33,6 +33,8 @@ enum request_flags {
     REQUEST_BY_PID = 1 << 4,
     REQUEST_NO_HOLDER = 1 << 5,
     REQUEST_GIVE_UP = 1 << 6, /* release by a waiter whose wait is over */
+    REQUEST_AS_KNOWN =
+        1 << 7, /* no newer reading is to be had: decide by what is known, if at all */
 };
 
 struct request {

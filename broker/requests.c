@@ -184,7 +184,36 @@ static void reply_wait_over(struct step *step, const struct record *record)
     tell_wait(step, record);
 }
 
-static void acquire_again(struct step *step, const struct record *record)
+/* Living leases and intentions are as the book has them. But strangers, orphans and health are as
+ * old as the reading, and where nobody reads in the background they would stand in the way for as
+ * long as it is trusted, an orphan for ever. */
+static bool reading_may_help(const struct step *step, const struct request *request,
+                             const struct tally *tally, int32_t ahead, uint32_t units)
+{
+    const struct book *book = step->book;
+    const struct reading *reading = &book->sight.reading;
+    bool recent =
+        reading->sent_ns != 0 && step->now - reading->answered_ns <= PROBE_ACTIVE_MS * NS_PER_MS;
+    if (!book->settings.probed || recent || (request->flags & REQUEST_AS_KNOWN) ||
+        step->now < attribution_not_before(book))
+        return false;
+    return tally->dispatched + ahead + (int32_t)units <= tally->slots;
+}
+
+static void wait_again(struct step *step, const struct request *request,
+                       const struct record *record)
+{
+    struct tally tally;
+    admission_tally(step->book, step->now, &tally);
+    int32_t ahead = admission_ahead(step->book, record->place, record->slot);
+    if (reading_may_help(step, request, &tally, ahead, record->units))
+        reply_unread(step, record);
+    else
+        reply_wait(step, record, REASON_AHEAD);
+}
+
+static void acquire_again(struct step *step, const struct request *request,
+                          const struct record *record)
 {
     switch (record->state) {
     case RECORD_HELD:
@@ -192,7 +221,7 @@ static void acquire_again(struct step *step, const struct record *record)
         tell_wait(step, record);
         break;
     case RECORD_DISPATCHED: reply_of(step, ANSWER_GRANTED, REASON_NONE, record); break;
-    case RECORD_WAITING: reply_wait(step, record, REASON_AHEAD); break;
+    case RECORD_WAITING: wait_again(step, request, record); break;
     default:
         if (record->end == END_GAVE_UP)
             reply_wait_over(step, record);
@@ -259,6 +288,12 @@ static void acquire_or_wait(struct step *step, const struct request *request)
     struct tally tally;
     admission_tally(book, step->now, &tally);
     enum obstacle obstacle = admission_acquire(book, &tally, request->units, request->slot);
+    int32_t ahead = admission_ahead(book, UINT64_MAX, request->slot);
+    if (obstacle != OBSTACLE_NONE &&
+        reading_may_help(step, request, &tally, ahead, request->units)) {
+        reply_unread(step, NULL);
+        return;
+    }
     if (obstacle != OBSTACLE_NONE && (request->wait_ms == 0 || wait_end(request) <= step->now)) {
         struct answer *answer = reply(step, ANSWER_NO, step_reason(obstacle));
         explain(step, answer, &tally, UINT64_MAX, request->slot);
@@ -304,7 +339,7 @@ static void answer_acquire(struct step *step, const struct request *request)
 {
     const struct record *earlier = find_acquired_by(step, request);
     if (earlier) {
-        acquire_again(step, earlier);
+        acquire_again(step, request, earlier);
         return;
     }
     if (answer_again(step, request))
@@ -427,6 +462,12 @@ static void verify_live(struct step *step, struct record *record, const struct r
     if (!slots_are_unknown(book))
         obstacle =
             admission_verify(book, &tally, record->place, record->units, record->slot, false);
+    int32_t ahead = admission_ahead(book, record->place, record->slot);
+    if (obstacle != OBSTACLE_NONE &&
+        reading_may_help(step, request, &tally, ahead, record->units)) {
+        reply_unread(step, record);
+        return;
+    }
     if (obstacle == OBSTACLE_NONE && book->settings.probed) {
         ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
         if (!admission_is_fresh(book, step->now, since)) {

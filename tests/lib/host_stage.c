@@ -178,6 +178,22 @@ int stage_end_within(pid_t pid, int64_t ms)
     return code_of(status);
 }
 
+pid_t stage_next(int *code)
+{
+    int64_t deadline = test_now_ns() + STAGE_PATIENT * INT64_C(1000000);
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) <= 0) {
+        if (pid < 0 || test_now_ns() > deadline)
+            fail_msg("no child ended in %d ms", STAGE_PATIENT);
+        struct timespec nap = {0, 200000};
+        nanosleep(&nap, NULL);
+    }
+    forget(pid);
+    *code = code_of(status);
+    return pid;
+}
+
 int stage_end(pid_t pid)
 {
     return stage_end_within(pid, STAGE_PATIENT);

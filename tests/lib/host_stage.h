@@ -78,6 +78,8 @@ int stage_run(char *const argv[], char *out, size_t size);
 /* The exit code, 128 + n for a signal; a process that lives on after STAGE_PATIENT fails the test. */
 int stage_end(pid_t pid);
 int stage_end_within(pid_t pid, int64_t ms);
+/* The next of all children that ends, and its exit code; fails the test after STAGE_PATIENT. */
+pid_t stage_next(int *code);
 void stage_kill(pid_t pid); /* with SIGKILL, and waits for it */
 
 bool stage_read(const char *path, char *text, size_t size);

@@ -6,8 +6,6 @@
 #include "tests/lib/bytes.h"
 #include "tests/lib/check.h"
 
-static struct recorded all[RECORDED_MAX];
-
 static const char load_3[] = "{\"server_load\":3}";
 static const char gauges_0[] = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n";
 static const char info[] = "{\"max_concurrent_requests\":8}";
@@ -106,13 +104,15 @@ static const struct engine_bodies {
 };
 #define ENGINES (sizeof engines / sizeof *engines)
 
+static struct recorded bodies[ENGINES][RECORDED_MAX];
+static size_t counts[ENGINES];
+
 static void whole_bodies_anywhere(void **state)
 {
     (void)state;
     for (size_t e = 0; e < ENGINES; e++) {
-        size_t count = recorded_load(engines[e].folder, all);
-        assert_true(count > 0);
-        for (size_t i = 0; i < count; i++)
+        const struct recorded *all = bodies[e];
+        for (size_t i = 0; i < counts[e]; i++)
             for (size_t k = 0; k < engines[e].count; k++)
                 bytes_play(&engines[e].places[k], all[i].body, all[i].size);
     }
@@ -122,8 +122,8 @@ static void no_cut_body_is_free(void **state)
 {
     (void)state;
     for (size_t e = 0; e < ENGINES; e++) {
-        size_t count = recorded_load(engines[e].folder, all);
-        for (size_t i = 0; i < count; i++) {
+        const struct recorded *all = bodies[e];
+        for (size_t i = 0; i < counts[e]; i++) {
             const struct bytes_place *place =
                 bytes_place_of(engines[e].places, engines[e].count, &all[i], i);
             bool lines = strcmp(place->path, "/metrics") == 0;
@@ -138,12 +138,20 @@ static void changed_bodies_do_no_harm(void **state)
     (void)state;
     long changes = bytes_seed();
     for (size_t e = 0; e < ENGINES; e++) {
-        size_t count = recorded_load(engines[e].folder, all);
-        for (size_t i = 0; i < count; i++)
+        const struct recorded *all = bodies[e];
+        for (size_t i = 0; i < counts[e]; i++)
             if (!bytes_seen(all, i))
                 bytes_change(bytes_place_of(engines[e].places, engines[e].count, &all[i], i),
                              &all[i], changes);
     }
+}
+
+static int load(void **state)
+{
+    (void)state;
+    for (size_t e = 0; e < ENGINES; e++)
+        counts[e] = recorded_load(engines[e].folder, bodies[e]);
+    return 0;
 }
 
 int main(void)
@@ -153,5 +161,5 @@ int main(void)
         cmocka_unit_test(no_cut_body_is_free),
         cmocka_unit_test(changed_bodies_do_no_harm),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, load, NULL);
 }

@@ -162,6 +162,25 @@ static void what_it_refuses_is_not_free(void **state)
     play_reads(&scene, HEALTH_UNKNOWN, SIGNAL_NONE, -1, -1, -1);
 }
 
+static void a_peer_s_model_is_not_taken_for_idle(void **state)
+{
+    (void)state;
+    static const char models[] =
+        "{\"data\":[{\"id\":\"far\",\"meta\":{\"llamaswap\":{\"peerID\":\"p\"}}}]}";
+    struct play scene = scene_of("unloaded", "far");
+    scene.other[0] = (struct play_other){"/v1/models", 200, models, HTTP_NONE};
+    play_reads(&scene, HEALTH_OK, SIGNAL_NONE, -1, -1, -1);
+    assert_true(says("peer"));
+}
+
+static void whoever_is_sent_to_the_pages_finds_no_hardware(void **state)
+{
+    (void)state;
+    struct play scene = scene_of("busy", "coder");
+    scene.other[0] = (struct play_other){"/api/hardware", 302, NULL, HTTP_NONE};
+    play_reads(&scene, HEALTH_OK, SIGNAL_EXACT, 2, 1, -1);
+}
+
 /* A command line may hold a key: nothing of it is kept. */
 static void no_command_line_is_kept(void **state)
 {
@@ -261,6 +280,8 @@ int main(void)
         cmocka_unit_test(an_idle_model_may_be_unloaded),
         cmocka_unit_test(names_are_written_into_the_path),
         cmocka_unit_test(what_it_refuses_is_not_free),
+        cmocka_unit_test(a_peer_s_model_is_not_taken_for_idle),
+        cmocka_unit_test(whoever_is_sent_to_the_pages_finds_no_hardware),
         cmocka_unit_test(no_command_line_is_kept),
         cmocka_unit_test(skein_counts_what_it_lets_in),
         cmocka_unit_test(skein_with_nothing_loaded),

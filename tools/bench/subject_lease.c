@@ -29,8 +29,11 @@ static lease_agent_t *open_agent(const char *directory, unsigned flags)
 static lease_agent_t *open_host_tier(const char *directory)
 {
     lease_agent_t *agent = open_agent(directory, LEASE_OPEN_CLIENT);
-    if (agent && lease_agent_reach(agent) != LEASE_REACH_HOST) {
-        fprintf(stderr, "bench: %s\n", lease_agent_warning(agent));
+    struct lease lease = {.reach = LEASE_REACH_NONE};
+    if (agent && lease_acquire(agent, "bench", NULL, &lease, NULL) == 0)
+        lease_release(agent, lease.id, 0);
+    if (agent && lease.reach != LEASE_REACH_HOST) {
+        fprintf(stderr, "bench: no host tier in %s: %s\n", directory, lease_agent_warning(agent));
         lease_agent_close(&agent);
     }
     return agent;
