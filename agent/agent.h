@@ -1,7 +1,7 @@
 /* The agent as the rooms of this folder see it. Internal; programs see lease.h.
  *
  * Locks, in the order in which they may be taken: agent->providers_mutex (the list grows, never
- * shrinks), provider->mutex (its book and table), agent->directory_mutex, agent->held_mutex (our
+ * shrinks), group->mutex, provider->mutex (its book and table), agent->directory_mutex, agent->held_mutex (our
  * own leases). None is held
  * while anything is awaited, but for the book's file lock under provider->mutex, within its budget.
  */
@@ -27,6 +27,7 @@
 #define AGENT_TEXT_SIZE 384
 
 struct lease_agent;
+struct group;
 
 /* A provider that this agent knows, with its book. */
 struct provider {
@@ -35,7 +36,8 @@ struct provider {
     struct provider_spec spec;           /* of no engine where has_spec is false */
     char spec_text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC as it was declared */
     bool has_spec;
-    bool owned; /* this host speaks for it */
+    bool owned;                    /* this host speaks for it */
+    _Atomic(struct group *) group; /* that its model shares a GPU with; NULL: none */
 
     pthread_mutex_t mutex; /* guards what follows */
     struct book *book;
@@ -90,6 +92,8 @@ struct lease_agent {
     pthread_mutex_t providers_mutex;
     struct provider *providers[PROVIDERS_MAX];
     _Atomic uint32_t provider_count;
+    pthread_mutex_t groups_mutex; /* guards the list; nothing is taken under it */
+    struct group *groups;
 
     pthread_mutex_t held_mutex;
     pthread_cond_t held_changed;
@@ -128,6 +132,9 @@ void provider_free(struct provider *provider);
  * of the table: nothing was decided. */
 int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms);
+
+/* view.c: opens the books of all providers that are known in the runtime directory. */
+void agent_discover(struct lease_agent *agent);
 
 /* Brings the book up to date without the lock. The caller holds provider->mutex. */
 int provider_look(struct provider *provider);

@@ -173,8 +173,17 @@ void asking_give_up(struct asking *asking, enum request_flags flag)
 static bool stands_in_queue(const struct asking *asking)
 {
     const struct answer *answer = &asking->effects.reply;
-    return asking->request.hint != UINT32_MAX && answer->verdict == ANSWER_WAIT &&
+    return asking->request.hint != UINT32_MAX && answer->state == RECORD_WAITING &&
            host_now_ns() < answer->end_ns;
+}
+
+/* A reading that is not to be had ends no wait: it is asked for again later. */
+ns_t asking_next_look(const struct answer *answer)
+{
+    ns_t later = host_now_ns() + PROBE_ACTIVE_MS * NS_PER_MS;
+    if (answer->verdict == ANSWER_WAIT)
+        return answer->retry_ns;
+    return later < answer->end_ns ? later : answer->end_ns;
 }
 
 int asking_wait(struct asking *asking)
@@ -186,9 +195,10 @@ int asking_wait(struct asking *asking)
         const struct answer *answer = &asking->effects.reply;
         if (error == LEASE_ELOCKED && stands_in_queue(asking) && !interrupted(asking))
             continue; /* the next look may have more luck */
-        if (error < 0 || answer->verdict != ANSWER_WAIT)
+        bool unread = error == LEASE_ETIMEOUT && stands_in_queue(asking);
+        if (!unread && (error < 0 || answer->verdict != ANSWER_WAIT))
             return error;
-        ns_t left = answer->retry_ns - host_now_ns();
+        ns_t left = asking_next_look(answer) - host_now_ns();
         bool slept =
             left > 0 && host_wait(call, seen, host_words_bit(answer->cell), left) == LEASE_ETIMEOUT;
         asking->reap = slept ? REAP_ALL : REAP_HOLDERS; /* nobody woke us: is somebody dead? */
@@ -332,6 +342,12 @@ static int begin_for_id(struct asking *asking, lease_agent_t *agent, enum verb v
     return error;
 }
 
+/* What cannot be decided in time is a no that decides nothing. */
+static int verdict_error(int error)
+{
+    return error == LEASE_ETIMEOUT ? LEASE_EBUSY : error;
+}
+
 int lease_acquire(lease_agent_t *agent, const char *provider, const struct lease_request *request,
                   struct lease *lease, struct lease_verdict *verdict)
 {
@@ -353,7 +369,7 @@ int lease_acquire(lease_agent_t *agent, const char *provider, const struct lease
         error = asking_keep(&asking);
     if (error == 0)
         asking_lease(&asking, lease);
-    return error;
+    return verdict_error(error);
 }
 
 /* A go on less than was demanded is given back: the caller may not use it. */
@@ -370,12 +386,6 @@ static int check_basis(struct asking *asking, struct lease_verdict *verdict)
                  lease_basis_name(asking->options.require));
     }
     return LEASE_EBASIS;
-}
-
-/* A verify that cannot be decided in time says no, and what it says decides nothing. */
-static int verdict_error(int error)
-{
-    return error == LEASE_ETIMEOUT ? LEASE_EBUSY : error;
 }
 
 int asking_verify(struct asking *asking, struct lease *lease, struct lease_verdict *verdict)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/group.h"
 #include "agent/probe.h"
 #include "broker/host_clock.h"
 #include "broker/host_epoch.h"
@@ -169,6 +170,10 @@ static void blank_book(struct provider *provider)
     struct book_settings settings;
     settings_of(provider, &settings);
     book_init(provider->book, provider->name, &settings);
+    if (provider->has_spec && provider->spec.group[0]) { /* until the others were looked at */
+        provider->book->group_limit = provider->book->neighbour_count = 1;
+        provider->book->neighbours[0] = (struct neighbour){.name = "another", .in_use = true};
+    }
     broker_init(&provider->broker, provider->book, provider->refusals);
 }
 
@@ -234,7 +239,7 @@ int provider_open(struct provider *provider)
     pthread_mutex_lock(&provider->mutex);
     int error = open_locked(provider, provider->has_spec);
     pthread_mutex_unlock(&provider->mutex);
-    return error;
+    return error < 0 ? error : group_join(provider);
 }
 
 /* Not declared to us: the speaker may have left it in its effective configuration, or there is a
@@ -345,9 +350,13 @@ static int provider_step_locked(struct provider *provider, struct event *event,
 int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms)
 {
+    int error = group_enter(provider, budget_ms);
+    if (error < 0)
+        return error;
     pthread_mutex_lock(&provider->mutex);
-    int error = provider_step_locked(provider, event, effects, budget_ms);
+    error = provider_step_locked(provider, event, effects, budget_ms);
     pthread_mutex_unlock(&provider->mutex);
+    group_leave(provider, error < 0 ? NULL : effects);
     return error;
 }
 
@@ -380,35 +389,49 @@ static uint32_t find_dead(const struct book *book, enum reap how, uint16_t *dead
     return count;
 }
 
-/* Looked for without the lock: nobody shall wait for it while we read about processes. Only who is
- * found is looked at once more, under it. The caller holds provider->mutex. */
-static int reap(struct provider *provider, enum reap how, int64_t budget_ms)
+/* Those who are found without the lock are looked at once more, under it: nobody shall wait for it
+ * while we read about processes. The caller holds provider->mutex. */
+static int reap_locked(struct provider *provider, enum reap how, struct effects *effects,
+                       int64_t budget_ms)
 {
     uint16_t dead[BOOK_CELLS];
     struct event event = {.kind = EVENT_DEAD, .dead = dead};
-    struct effects effects;
-    if (provider_look(provider) == 0 && find_dead(provider->book, how, dead) == 0)
-        return 0;
     int error = begin(provider, budget_ms);
     if (error < 0)
         return error;
     event.dead_count = find_dead(provider->book, how, dead);
     if (event.dead_count > 0) {
         event.now = host_now_ns();
-        broker_step(&provider->broker, &event, &effects);
-        table_commit(provider->table, provider->book, &effects, event.now);
+        broker_step(&provider->broker, &event, effects);
+        table_commit(provider->table, provider->book, effects, event.now);
     }
     table_end(provider->table);
     if (event.dead_count > 0)
-        host_words_announce(provider->words, &effects);
+        host_words_announce(provider->words, effects);
     return (int)event.dead_count;
+}
+
+static bool anybody_died(struct provider *provider, enum reap how)
+{
+    uint16_t dead[BOOK_CELLS];
+    pthread_mutex_lock(&provider->mutex);
+    bool any = provider_look(provider) < 0 || find_dead(provider->book, how, dead) > 0;
+    pthread_mutex_unlock(&provider->mutex);
+    return any;
 }
 
 int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms)
 {
+    struct effects effects;
+    if (!anybody_died(provider, how))
+        return 0;
+    int result = group_enter(provider, budget_ms);
+    if (result < 0)
+        return result;
     pthread_mutex_lock(&provider->mutex);
-    int result = reap(provider, how, budget_ms);
+    result = reap_locked(provider, how, &effects, budget_ms);
     pthread_mutex_unlock(&provider->mutex);
+    group_leave(provider, result > 0 ? &effects : NULL);
     return result;
 }
 

@@ -11,6 +11,7 @@
 #include "agent/agent.h"
 #include "agent/asking.h"
 #include "agent/effective.h"
+#include "agent/group.h"
 #include "broker/attribution.h"
 #include "broker/host_clock.h"
 
@@ -285,6 +286,7 @@ static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
         struct provider *provider = agent->providers[i];
         if (provider_open(provider) < 0)
             continue;
+        group_look(provider);
         pthread_mutex_lock(&provider->mutex);
         provider_look(provider);
         atomic_store_explicit(&provider->words->watched_ns, host_now_ns(), memory_order_relaxed);
@@ -296,6 +298,12 @@ static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
     return error;
 }
 
+void agent_discover(struct lease_agent *agent)
+{
+    discover_declared(agent);
+    discover_books(agent);
+}
+
 int lease_fleet(lease_agent_t *agent, struct lease_fleet **fleet)
 {
     int error = agent_check(agent);
@@ -304,8 +312,7 @@ int lease_fleet(lease_agent_t *agent, struct lease_fleet **fleet)
     struct lease_fleet *snapshot = calloc(1, sizeof *snapshot);
     if (!snapshot)
         return LEASE_ENOMEM;
-    discover_declared(agent);
-    discover_books(agent);
+    agent_discover(agent);
     error = fill_fleet(agent, snapshot);
     if (error < 0)
         lease_fleet_free(&snapshot);

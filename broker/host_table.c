@@ -399,6 +399,27 @@ uint64_t host_table_version(const struct host_table *table)
     return atomic_load_explicit(&table->file->header.writes, memory_order_relaxed);
 }
 
+uint32_t host_table_group(const struct host_table *table, char *name)
+{
+    const struct host_header *header = &table->file->header;
+    text_copy(name, NAME_SIZE, memchr(header->group, 0, NAME_SIZE) ? header->group : "");
+    if (name[0] && !name_is_valid(name))
+        name[0] = '\0';
+    return name[0] ? header->group_limit : 0;
+}
+
+void host_table_set_group(struct host_table *table, const char *name, uint32_t limit)
+{
+    struct host_header *header = &table->file->header;
+    if (strncmp(header->group, name, NAME_SIZE) == 0 && header->group_limit == limit)
+        return;
+    if (host_lock_acquire(&table->lock, HOST_LOCK_EXCLUSIVE, OPEN_BUDGET_MS) < 0)
+        return;
+    text_copy(header->group, sizeof header->group, name);
+    header->group_limit = limit;
+    host_lock_release(&table->lock);
+}
+
 struct host_words *host_table_words(struct host_table *table)
 {
     return &table->file->header.words;

@@ -48,34 +48,40 @@ void host_words_demand(struct host_words *words)
     host_wake(&words->demand, HOST_WAIT_ANY);
 }
 
-static bool is_at_it(const struct host_words *words, uint32_t pid, ns_t now, ns_t limit_ns)
+static uint32_t ms_of(ns_t ns)
 {
-    ns_t since = atomic_load_explicit(&words->prober_since_ns, memory_order_acquire);
-    bool in_time = since <= now && now - since <= limit_ns;
-    return in_time && host_process_glance(pid, 0) != HOST_PROCESS_DEAD;
+    return (uint32_t)((uint64_t)ns / (uint64_t)NS_PER_MS);
+}
+
+/* Whoever asks may have looked at the clock before the holder did: a beginning in the near future is
+ * as good as one in the near past. */
+static bool is_at_it(uint64_t prober, ns_t now, ns_t limit_ns)
+{
+    int64_t age_ms = (int32_t)(ms_of(now) - (uint32_t)prober);
+    bool in_time = (age_ms < 0 ? -age_ms : age_ms) <= limit_ns / NS_PER_MS;
+    return prober != 0 && in_time &&
+           host_process_glance((uint32_t)(prober >> 32), 0) != HOST_PROCESS_DEAD;
 }
 
 bool host_words_take_probe(struct host_words *words, uint32_t pid, ns_t now, ns_t limit_ns)
 {
-    uint32_t holder = atomic_load_explicit(&words->prober_pid, memory_order_acquire);
-    if (holder != 0 && is_at_it(words, holder, now, limit_ns))
+    uint64_t holder = atomic_load_explicit(&words->prober, memory_order_acquire);
+    if (is_at_it(holder, now, limit_ns))
         return false;
-    if (!atomic_compare_exchange_strong_explicit(&words->prober_pid, &holder, pid,
-                                                 memory_order_acq_rel, memory_order_acquire))
-        return false;
-    atomic_store_explicit(&words->prober_since_ns, now, memory_order_release);
-    return true;
+    uint64_t ours = (uint64_t)pid << 32 | ms_of(now);
+    return atomic_compare_exchange_strong_explicit(&words->prober, &holder, ours,
+                                                   memory_order_acq_rel, memory_order_acquire);
 }
 
 void host_words_leave_probe(struct host_words *words, uint32_t pid)
 {
-    uint32_t holder = pid;
-    atomic_compare_exchange_strong_explicit(&words->prober_pid, &holder, 0, memory_order_acq_rel,
-                                            memory_order_acquire);
+    uint64_t holder = atomic_load_explicit(&words->prober, memory_order_acquire);
+    if (holder >> 32 == pid)
+        atomic_compare_exchange_strong_explicit(&words->prober, &holder, 0, memory_order_acq_rel,
+                                                memory_order_acquire);
 }
 
 bool host_words_is_probed(const struct host_words *words, ns_t now, ns_t limit_ns)
 {
-    uint32_t holder = atomic_load_explicit(&words->prober_pid, memory_order_acquire);
-    return holder != 0 && is_at_it(words, holder, now, limit_ns);
+    return is_at_it(atomic_load_explicit(&words->prober, memory_order_acquire), now, limit_ns);
 }

@@ -23,9 +23,9 @@ struct host_words {
     _Atomic uint32_t call;
     /* Grows when somebody wants a reading; the speaker sleeps on it. */
     _Atomic uint32_t demand;
-    /* Who asks the server just now (0: nobody) and since when. */
-    _Atomic uint32_t prober_pid;
-    _Atomic int64_t prober_since_ns;
+    /* Who asks the server just now (0: nobody) and since when, in one word so that nobody takes the
+     * one with somebody else's other: the process id << 32 | the low half of milliseconds. */
+    _Atomic uint64_t prober;
     /* When somebody last looked at the book as people do: it is read more often then. */
     _Atomic int64_t watched_ns;
 };

@@ -89,6 +89,9 @@ void broker_reason_text(const struct answer *answer, char *text, size_t size)
         break;
     case REASON_ENDED: snprintf(text, size, "%s", ended(answer->end)); break;
     case REASON_UNKNOWN_ID: snprintf(text, size, "no such lease, or it ended long ago"); break;
+    case REASON_GROUP:
+        snprintf(text, size, "%s of the same group is in use, or was first", answer->member);
+        break;
     case REASON_NOT_YOURS:
         snprintf(text, size, "its holder lives and is another process: use --force");
         break;
@@ -144,6 +147,7 @@ const char *reason_name(enum reason reason)
         [REASON_ENDED] = "ended",
         [REASON_UNKNOWN_ID] = "unknown id",
         [REASON_WAIT_OVER] = "wait over",
+        [REASON_GROUP] = "group",
         [REASON_NOT_YOURS] = "not yours",
     };
     return (unsigned)reason < sizeof names / sizeof names[0] ? names[reason] : "unknown";

@@ -30,7 +30,7 @@ one()
     fi
     failed=$((failed + 1))
     say "FAILED: $what"
-    tail -n 60 "$log"
+    grep -v '^\[[0-9]*/[0-9]*\] ' "$log" | tail -n 60
     rm -f "$log"
     return 1
 }

@@ -34,6 +34,15 @@ static void take_time(struct result *result, long since)
         result->longest_ms = ms;
 }
 
+/* What is neither a grant nor a no. */
+static void take_error(struct result *result, const char *what, int rc)
+{
+    if (rc == 0 || rc == LEASE_EBUSY)
+        return;
+    if (result->errors++ == 0)
+        fprintf(stderr, "contender: %s: %s\n", what, lease_strerror(rc));
+}
+
 static void verify(lease_agent_t *agent, const struct lease *lease, struct result *result)
 {
     struct lease_verdict verdict;
@@ -43,7 +52,7 @@ static void verify(lease_agent_t *agent, const struct lease *lease, struct resul
     result->verifies++;
     result->go += rc == 0;
     result->no += rc == LEASE_EBUSY;
-    result->errors += rc != 0 && rc != LEASE_EBUSY;
+    take_error(result, "verify", rc);
     lease_release(agent, lease->id, 0);
 }
 
@@ -56,7 +65,7 @@ static void contend(lease_agent_t *agent, struct result *result)
     take_time(result, begun);
     result->acquires++;
     result->refused += rc == LEASE_EBUSY;
-    result->errors += rc != 0 && rc != LEASE_EBUSY;
+    take_error(result, "acquire", rc);
     if (rc == 0)
         verify(agent, &lease, result);
     nanosleep(&breath, NULL); /* two processors are shared with the server that is asked */
