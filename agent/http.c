@@ -37,6 +37,7 @@
     X(CURLMcode, multi_add_handle, (CURLM *, CURL *))                                              \
     X(CURLMcode, multi_remove_handle, (CURLM *, CURL *))                                           \
     X(CURLMcode, multi_socket_action, (CURLM *, curl_socket_t, int, int *))                        \
+    X(CURLMcode, multi_assign, (CURLM *, curl_socket_t, void *))                                   \
     X(CURLMsg *, multi_info_read, (CURLM *, int *))                                                \
     X(struct curl_slist *, slist_append, (struct curl_slist *, const char *))                      \
     X(void, slist_free_all, (struct curl_slist *))
@@ -194,12 +195,12 @@ static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl
     return fd < 0 ? CURL_SOCKET_BAD : fd;
 }
 
+/* of_socket is set from the second time on. */
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *of_socket)
 {
     struct http *http = arg;
     struct epoll_event event = {.data.fd = fd};
     (void)easy;
-    (void)of_socket;
     if (what == CURL_POLL_REMOVE) {
         epoll_ctl(http->fd, EPOLL_CTL_DEL, fd, NULL);
         return 0;
@@ -208,8 +209,11 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *of
         event.events |= EPOLLIN;
     if (what & CURL_POLL_OUT)
         event.events |= EPOLLOUT;
-    if (epoll_ctl(http->fd, EPOLL_CTL_MOD, fd, &event) != 0 &&
-        epoll_ctl(http->fd, EPOLL_CTL_ADD, fd, &event) != 0)
+    if (of_socket == NULL)
+        curl.multi_assign(http->multi, fd, http);
+    int first = of_socket == NULL ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    int second = of_socket == NULL ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (epoll_ctl(http->fd, first, fd, &event) != 0 && epoll_ctl(http->fd, second, fd, &event) != 0)
         return -1;
     return 0;
 }
