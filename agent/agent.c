@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/group.h"
 #include "broker/host_fork.h"
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
@@ -76,6 +77,7 @@ static struct lease_agent *new_agent(const struct lease_options *options)
     host_process_self(&agent->self);
     pthread_mutex_init(&agent->providers_mutex, NULL);
     pthread_mutex_init(&agent->directory_mutex, NULL);
+    pthread_mutex_init(&agent->groups_mutex, NULL);
     pthread_mutex_init(&agent->held_mutex, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -91,6 +93,7 @@ static void free_agent(struct lease_agent *agent)
     uint32_t count = atomic_load(&agent->provider_count);
     for (uint32_t i = 0; i < count; i++)
         provider_free(agent->providers[i]);
+    group_free_all(agent);
     if (agent->has_directory)
         host_dir_close(&agent->directory);
     if (agent->event_fd >= 0)
@@ -99,6 +102,7 @@ static void free_agent(struct lease_agent *agent)
     pthread_mutex_destroy(&agent->held_mutex);
     pthread_mutex_destroy(&agent->providers_mutex);
     pthread_mutex_destroy(&agent->directory_mutex);
+    pthread_mutex_destroy(&agent->groups_mutex);
     free(agent->held);
     free(agent);
 }

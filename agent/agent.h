@@ -1,7 +1,7 @@
 /* The agent as the rooms of this folder see it. Internal; programs see lease.h.
  *
  * Locks, in the order in which they may be taken: agent->providers_mutex (the list grows, never
- * shrinks), provider->mutex (its book and table), agent->directory_mutex, agent->held_mutex (our
+ * shrinks), group->mutex, provider->mutex (its book and table), agent->directory_mutex, agent->held_mutex (our
  * own leases). None is held
  * while anything is awaited, but for the book's file lock under provider->mutex, within its budget.
  */
@@ -27,6 +27,7 @@
 #define AGENT_TEXT_SIZE 384
 
 struct lease_agent;
+struct group;
 
 /* A provider that this agent knows, with its book. */
 struct provider {
@@ -35,14 +36,15 @@ struct provider {
     struct provider_spec spec;           /* of no engine where has_spec is false */
     char spec_text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC as it was declared */
     bool has_spec;
-    bool owned; /* this host speaks for it */
+    bool owned;                    /* this host speaks for it */
+    _Atomic(struct group *) group; /* that its model shares a GPU with; NULL: none */
 
     pthread_mutex_t mutex; /* guards what follows */
     struct book *book;
     struct broker broker;
-    struct refusals *refusals; /* NULL but for a speaker */
-    enum lease_reach reach;    /* of the table in use; NONE: no book yet */
-    struct table *table;
+    struct refusals *refusals;          /* NULL but for a speaker */
+    enum lease_reach reach;             /* of the table in use; NONE: no book yet */
+    _Atomic(struct table *) table;      /* read without it to see whether the book is open */
     _Atomic(struct host_words *) words; /* read without the mutex by whoever sleeps on them */
     struct host_table host;
     struct table_memory *memory;            /* of the process tier */
@@ -90,6 +92,8 @@ struct lease_agent {
     pthread_mutex_t providers_mutex;
     struct provider *providers[PROVIDERS_MAX];
     _Atomic uint32_t provider_count;
+    pthread_mutex_t groups_mutex; /* guards the list; nothing is taken under it */
+    struct group *groups;
 
     pthread_mutex_t held_mutex;
     pthread_cond_t held_changed;
@@ -129,6 +133,9 @@ void provider_free(struct provider *provider);
 int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms);
 
+/* view.c: opens the books of all providers that are known in the runtime directory. */
+void agent_discover(struct lease_agent *agent);
+
 /* Brings the book up to date without the lock. The caller holds provider->mutex. */
 int provider_look(struct provider *provider);
 
@@ -141,6 +148,10 @@ int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms);
 
 /* "book locked by pid 7, ...": for LEASE_ELOCKED, also where the book could not even be opened. */
 void provider_lock_text(struct lease_agent *agent, const char *name, char *text, size_t size);
+
+/* The live words, or others that nobody else knows while the book's file is cut short: the next step
+ * opens it anew. To be asked for each time, since a touch of a page that is gone ends the process. */
+struct host_words *provider_words(struct provider *provider);
 
 /* Leaves the book for the one of the same name in the agent's directory. */
 void provider_move(struct provider *provider);
@@ -178,9 +189,9 @@ void keeper_stop(struct lease_agent *agent);
 int keeper_add(struct lease_agent *agent, const struct held *held, ns_t now);
 /* Its lease went over to dispatched. */
 void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, ns_t now);
-/* False where it is not ours. */
-bool keeper_remove(struct lease_agent *agent, struct lease_id id);
-/* The cell where it lies, UINT32_MAX unknown; *id becomes the one that it has now. */
+/* The cell where it lies, UINT32_MAX where it is not ours; *id becomes the one that it has now.
+ * keeper_remove looks after it no longer. */
+uint32_t keeper_remove(struct lease_agent *agent, struct lease_id *id);
 uint32_t keeper_resolve(struct lease_agent *agent, struct lease_id *id);
 
 /* speaker.c */

@@ -6,6 +6,7 @@
 
 #include "agent/agent.h"
 #include "agent/asking.h"
+#include "agent/group.h"
 #include "broker/host_clock.h"
 #include "broker/host_fork.h"
 #include "broker/host_random.h"
@@ -35,9 +36,11 @@ static const struct lease_request *or_default(const struct lease_request *reques
 static void fill_holder(const struct lease_agent *agent, const struct lease_request *request,
                         struct holder *holder)
 {
-    memset(holder, 0, sizeof *holder);
     memcpy(holder->host, agent->host, sizeof holder->host);
-    text_copy(holder->label, sizeof holder->label, request->label ? request->label : agent->label);
+    if (request->label)
+        text_copy(holder->label, sizeof holder->label, request->label);
+    else
+        memcpy(holder->label, agent->label, sizeof holder->label);
     holder->local = 1;
     holder->pid = agent->self.pid;
     holder->pid_start = agent->self.start;
@@ -77,7 +80,7 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
     r->ttl_ms = request->ttl_ms;
     r->wait_ms = request->wait_ms;
     asking->reap = request->wait_ms > 0 ? REAP_HOLDERS : REAP_ALL;
-    if (verb != VERB_RELEASE) /* which neither waits nor needs a reading */
+    if (verb == VERB_VERIFY || r->wait_ms > 0) /* nothing else asks since when */
         r->asked_ns = r->fresh_ns = host_now_ns();
     if (verb == VERB_ACQUIRE)
         fill_holder(agent, request, &r->holder);
@@ -101,9 +104,19 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
 {
     bool leases = answer->reason == REASON_LEASES || answer->reason == REASON_AHEAD ||
                   answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL ||
-                  answer->reason == REASON_NOT_YOURS;
+                  answer->reason == REASON_NOT_YOURS || answer->reason == REASON_GROUP;
     bool no = answer->verdict == ANSWER_NO || answer->verdict == ANSWER_WAIT;
-    return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
+    return no && leases && group_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
+}
+
+/* Where no reading is to be had in time, what is known decides, if it can. */
+static int await_reading(struct asking *asking)
+{
+    int error = reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
+    if (error != LEASE_ETIMEOUT || (asking->request.flags & REQUEST_AS_KNOWN))
+        return error;
+    asking->request.flags |= REQUEST_AS_KNOWN;
+    return 0;
 }
 
 /* Until there is an answer that no reading is missing for. */
@@ -111,6 +124,7 @@ int asking_step(struct asking *asking)
 {
     struct event event = {.kind = EVENT_REQUEST, .request = &asking->request};
     bool reaped = false;
+    asking->request.flags &= ~(uint32_t)REQUEST_AS_KNOWN;
     for (;;) {
         int error = provider_step(asking->provider, &event, &asking->effects, LOCK_BUDGET_MS);
         if (error < 0)
@@ -121,7 +135,9 @@ int asking_step(struct asking *asking)
         if (answer->cell != UINT32_MAX)
             asking->request.hint = answer->cell;
         if (answer->verdict == ANSWER_UNREAD) {
-            error = reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
+            if (asking->request.fresh_ns == 0)
+                asking->request.fresh_ns = event.now;
+            error = await_reading(asking);
             if (error < 0)
                 return error;
             continue;
@@ -158,22 +174,37 @@ void asking_give_up(struct asking *asking, enum request_flags flag)
 static bool stands_in_queue(const struct asking *asking)
 {
     const struct answer *answer = &asking->effects.reply;
-    return asking->request.hint != UINT32_MAX && answer->verdict == ANSWER_WAIT &&
+    return asking->request.hint != UINT32_MAX && answer->state == RECORD_WAITING &&
            host_now_ns() < answer->end_ns;
+}
+
+/* A reading that is not to be had ends no wait: it is asked for again later. */
+ns_t asking_next_look(const struct answer *answer)
+{
+    ns_t later = host_now_ns() + PROBE_ACTIVE_MS * NS_PER_MS;
+    if (answer->verdict == ANSWER_WAIT)
+        return answer->retry_ns;
+    return later < answer->end_ns ? later : answer->end_ns;
 }
 
 int asking_wait(struct asking *asking)
 {
+    struct provider *provider = asking->provider;
+    bool queues = asking->request.wait_ms > 0;
     for (;;) {
-        _Atomic uint32_t *call = &asking->provider->words->call;
+        /* who does not wait does not pay for looking */
+        struct host_words *words = queues ? provider_words(provider) : &provider->own_words;
+        _Atomic uint32_t *call = &words->call;
         uint32_t seen = atomic_load_explicit(call, memory_order_acquire);
         int error = asking_step(asking);
         const struct answer *answer = &asking->effects.reply;
         if (error == LEASE_ELOCKED && stands_in_queue(asking) && !interrupted(asking))
             continue; /* the next look may have more luck */
-        if (error < 0 || answer->verdict != ANSWER_WAIT)
+        bool unread = error == LEASE_ETIMEOUT && stands_in_queue(asking);
+        if (!unread && (error < 0 || answer->verdict != ANSWER_WAIT))
             return error;
-        ns_t left = answer->retry_ns - host_now_ns();
+        queues = true;
+        ns_t left = asking_next_look(answer) - host_now_ns();
         bool slept =
             left > 0 && host_wait(call, seen, host_words_bit(answer->cell), left) == LEASE_ETIMEOUT;
         asking->reap = slept ? REAP_ALL : REAP_HOLDERS; /* nobody woke us: is somebody dead? */
@@ -239,7 +270,8 @@ void asking_lease(const struct asking *asking, struct lease *lease)
     memset(lease, 0, sizeof *lease);
     lease_id_format(provider->name, answer->lease, lease->id);
     memcpy(lease->provider, provider->name, sizeof lease->provider);
-    snprintf(lease->url, sizeof lease->url, "%s", provider_url(provider));
+    const char *url = provider_url(provider);
+    memcpy(lease->url, url, strnlen(url, sizeof lease->url - 1));
     lease->token = answer->token;
     lease->left_ms = (answer->end_ns - asking->decided_ns) / NS_PER_MS;
     lease->units = answer->units;
@@ -310,9 +342,16 @@ static int begin_for_id(struct asking *asking, lease_agent_t *agent, enum verb v
     int error = begin_for(asking, agent, verb, request, provider, verdict);
     if (error == 0) {
         asking->request.lease = lease;
-        asking->request.hint = keeper_resolve(agent, &asking->request.lease);
+        asking->request.hint = verb == VERB_RELEASE ? keeper_remove(agent, &asking->request.lease)
+                                                    : keeper_resolve(agent, &asking->request.lease);
     }
     return error;
+}
+
+/* What cannot be decided in time is a no that decides nothing. */
+static int verdict_error(int error)
+{
+    return error == LEASE_ETIMEOUT ? LEASE_EBUSY : error;
 }
 
 int lease_acquire(lease_agent_t *agent, const char *provider, const struct lease_request *request,
@@ -336,7 +375,7 @@ int lease_acquire(lease_agent_t *agent, const char *provider, const struct lease
         error = asking_keep(&asking);
     if (error == 0)
         asking_lease(&asking, lease);
-    return error;
+    return verdict_error(error);
 }
 
 /* A go on less than was demanded is given back: the caller may not use it. */
@@ -345,7 +384,7 @@ static int check_basis(struct asking *asking, struct lease_verdict *verdict)
     if (asking_basis(asking->provider) >= asking->options.require)
         return 0;
     asking_give_up(asking, 0);
-    keeper_remove(asking->agent, asking->effects.reply.lease);
+    keeper_remove(asking->agent, &asking->effects.reply.lease);
     if (verdict) {
         verdict->go = 0;
         snprintf(verdict->reason, sizeof verdict->reason, "basis %s is less than %s",
@@ -353,12 +392,6 @@ static int check_basis(struct asking *asking, struct lease_verdict *verdict)
                  lease_basis_name(asking->options.require));
     }
     return LEASE_EBASIS;
-}
-
-/* A verify that cannot be decided in time says no, and what it says decides nothing. */
-static int verdict_error(int error)
-{
-    return error == LEASE_ETIMEOUT ? LEASE_EBUSY : error;
 }
 
 int asking_verify(struct asking *asking, struct lease *lease, struct lease_verdict *verdict)
@@ -375,7 +408,7 @@ int asking_verify(struct asking *asking, struct lease *lease, struct lease_verdi
         keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms, asking->decided_ns);
         asking_lease(asking, lease);
     } else if (!answer->undecided) {
-        keeper_remove(asking->agent, asking->request.lease);
+        keeper_remove(asking->agent, &asking->request.lease);
     }
     return error;
 }
@@ -400,7 +433,7 @@ int lease_renew(lease_agent_t *agent, const char *id, uint32_t ttl_ms, struct le
     if (error == 0)
         asking_lease(&asking, lease);
     else if (error == LEASE_EGONE)
-        keeper_remove(agent, asking.request.lease);
+        keeper_remove(agent, &asking.request.lease);
     return error;
 }
 
@@ -410,7 +443,7 @@ int lease_release(lease_agent_t *agent, const char *id, unsigned flags)
     int error = begin_for_id(&asking, agent, VERB_RELEASE, NULL, id, NULL);
     if (error < 0)
         return error;
-    bool ours = keeper_remove(agent, asking.request.lease);
+    bool ours = asking.request.hint != UINT32_MAX;
     if (flags & LEASE_FORCE)
         asking.request.flags |= REQUEST_FORCE;
     error = asking_step(&asking);

@@ -26,6 +26,9 @@ int asking_step(struct asking *asking);
  * interrupted, the place was given up. */
 int asking_wait(struct asking *asking);
 
+/* When somebody who waits asks again, if nobody wakes him. */
+ns_t asking_next_look(const struct answer *answer);
+
 /* The rest of lease_verify once the request is made. */
 int asking_verify(struct asking *asking, struct lease *lease, struct lease_verdict *verdict);
 

@@ -92,10 +92,28 @@ void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t t
     pthread_mutex_unlock(&agent->held_mutex);
 }
 
-bool keeper_remove(struct lease_agent *agent, struct lease_id id)
+/* The caller holds held_mutex. */
+static uint32_t resolve(const struct held *entry, struct lease_id *id)
+{
+    if (!entry)
+        return UINT32_MAX;
+    *id = entry->id;
+    return entry->cell;
+}
+
+uint32_t keeper_resolve(struct lease_agent *agent, struct lease_id *id)
 {
     pthread_mutex_lock(&agent->held_mutex);
-    struct held *entry = find(agent, id);
+    uint32_t cell = resolve(find(agent, *id), id);
+    pthread_mutex_unlock(&agent->held_mutex);
+    return cell;
+}
+
+uint32_t keeper_remove(struct lease_agent *agent, struct lease_id *id)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, *id);
+    uint32_t cell = resolve(entry, id);
     if (entry) {
         entry->id.counter = 0;
         agent->held_count--;
@@ -103,18 +121,7 @@ bool keeper_remove(struct lease_agent *agent, struct lease_id id)
             agent->held_used--;
     }
     pthread_mutex_unlock(&agent->held_mutex);
-    return entry != NULL;
-}
-
-uint32_t keeper_resolve(struct lease_agent *agent, struct lease_id *id)
-{
-    pthread_mutex_lock(&agent->held_mutex);
-    const struct held *entry = find(agent, *id);
-    uint32_t hint = entry ? entry->cell : UINT32_MAX;
-    if (entry)
-        *id = entry->id;
-    pthread_mutex_unlock(&agent->held_mutex);
-    return hint;
+    return cell;
 }
 
 /* ---- losing ------------------------------------------------------------------------------------------- */
@@ -229,7 +236,7 @@ static void release(struct lease_agent *agent, const struct held *held)
     struct effects effects;
     agent_request_id(&request.id);
     if (provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS) == 0)
-        keeper_remove(agent, held->id);
+        keeper_remove(agent, &request.lease);
 }
 
 static bool renews_itself(const struct held *held)
@@ -349,7 +356,7 @@ int lease_event_next(lease_agent_t *agent, struct lease_event *event)
     pthread_mutex_unlock(&agent->held_mutex);
     uint64_t drained;
     if (lost.counter != 0)
-        keeper_remove(agent, lost);
+        keeper_remove(agent, &lost);
     else if (agent->event_fd >= 0 && read(agent->event_fd, &drained, sizeof drained) < 0)
         return 0; /* nothing waited there either */
     return 0;

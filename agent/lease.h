@@ -276,8 +276,13 @@ struct lease_fleet {
     uint32_t provider_count, lease_count, work_count;
 };
 
-/* A snapshot of everything known, without taking a lock. *fleet is the caller's: give it back to
- * lease_fleet_free. */
+/* Brings up to date what lease_fleet shows of the servers, as people want it who look: asks each
+ * whose reading is older than 1.2 s and that no other process reads. Blocks for timeout_ms at most (0:
+ * 1,500) over all of them. 0 also where a server does not answer, which is something to show. */
+int lease_read(lease_agent_t *agent, uint32_t timeout_ms);
+
+/* A snapshot of everything known, without waiting for a lock: one is tried for only where somebody
+ * has died. *fleet is the caller's: give it back to lease_fleet_free. */
 int lease_fleet(lease_agent_t *agent, struct lease_fleet **fleet);
 void lease_fleet_free(struct lease_fleet **fleet);
 

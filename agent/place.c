@@ -84,8 +84,7 @@ struct queueing {
 static void leave(struct queueing *queueing, uint32_t index)
 {
     struct asking *asking = &queueing->askings[index];
-    if (asking->effects.reply.verdict == ANSWER_WAIT ||
-        asking->effects.reply.verdict == ANSWER_GRANTED)
+    if (asking->effects.reply.state == RECORD_WAITING || asking->effects.reply.state == RECORD_HELD)
         asking_give_up(asking, REQUEST_GIVE_UP);
 }
 
@@ -131,7 +130,7 @@ static int ask_all(struct queueing *queueing, struct outcome *outcome, ns_t *loo
             drop_queue(queueing, i);
             continue;
         }
-        ns_t retry = queueing->askings[i].effects.reply.retry_ns;
+        ns_t retry = asking_next_look(&queueing->askings[i].effects.reply);
         if (retry < *look_ns)
             *look_ns = retry;
         i++;
@@ -156,7 +155,7 @@ static void remember_words(struct queueing *queueing)
 {
     struct host_waited *words = queueing->words;
     for (uint32_t i = 0; i < queueing->count; i++) {
-        words[i].word = &queueing->askings[i].provider->words->call;
+        words[i].word = &provider_words(queueing->askings[i].provider)->call;
         words[i].seen = atomic_load_explicit(words[i].word, memory_order_acquire);
     }
 }

@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/group.h"
 #include "agent/probe.h"
 #include "broker/host_clock.h"
 #include "broker/host_epoch.h"
@@ -125,7 +127,8 @@ static uint64_t epoch_of_new_book(const struct provider *provider)
     char name[HOST_TABLE_NAME_SIZE];
     host_table_name(provider->name, name);
     int dir = provider->agent->directory.fd;
-    if (faccessat(dir, name, F_OK, 0) == 0)
+    struct stat status;
+    if (fstatat(dir, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_size > 0)
         return (uint64_t)time(NULL) + 1; /* counts only where the file was left half made */
     return host_epoch_next(provider->name, 0);
 }
@@ -143,9 +146,9 @@ static int open_host_tier(struct provider *provider, bool create)
                                 provider->book, &options);
     if (error < 0)
         return error;
-    provider->table = &provider->host.table;
     provider->words = host_table_words(&provider->host);
     provider->reach = LEASE_REACH_HOST;
+    provider->table = &provider->host.table; /* last: now it is open */
     return 0;
 }
 
@@ -158,9 +161,9 @@ static int open_process_tier(struct provider *provider)
     table_memory_init(provider->memory);
     book_found(provider->book, host_random_u64() | 1, (uint64_t)time(NULL));
     book_clean(provider->book);
-    provider->table = &provider->memory->table;
     provider->words = &provider->own_words;
     provider->reach = LEASE_REACH_PROCESS;
+    provider->table = &provider->memory->table;
     return 0;
 }
 
@@ -169,6 +172,10 @@ static void blank_book(struct provider *provider)
     struct book_settings settings;
     settings_of(provider, &settings);
     book_init(provider->book, provider->name, &settings);
+    if (provider->has_spec && provider->spec.group[0]) { /* until the others were looked at */
+        provider->book->group_limit = provider->book->neighbour_count = 1;
+        provider->book->neighbours[0] = (struct neighbour){.name = "another", .in_use = true};
+    }
     broker_init(&provider->broker, provider->book, provider->refusals);
 }
 
@@ -229,10 +236,12 @@ static int open_locked(struct provider *provider, bool create)
 
 int provider_open(struct provider *provider)
 {
+    if (atomic_load_explicit(&provider->table, memory_order_acquire))
+        return 0;
     pthread_mutex_lock(&provider->mutex);
     int error = open_locked(provider, provider->has_spec);
     pthread_mutex_unlock(&provider->mutex);
-    return error;
+    return error < 0 ? error : group_join(provider);
 }
 
 /* Not declared to us: the speaker may have left it in its effective configuration, or there is a
@@ -334,18 +343,24 @@ static int provider_step_locked(struct provider *provider, struct event *event,
     bool changed = book_is_dirty(provider->book);
     if (changed || effects->note_count > 0)
         table_commit(provider->table, provider->book, effects, event->now);
-    table_end(provider->table);
+    struct host_wakes wakes = {0};
     if (changed)
-        host_words_announce(provider->words, effects);
+        wakes = host_words_mark(provider->words, effects);
+    table_end(provider->table);
+    host_words_wake(provider->words, wakes);
     return 0;
 }
 
 int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms)
 {
+    int error = group_enter(provider, budget_ms);
+    if (error < 0)
+        return error;
     pthread_mutex_lock(&provider->mutex);
-    int error = provider_step_locked(provider, event, effects, budget_ms);
+    error = provider_step_locked(provider, event, effects, budget_ms);
     pthread_mutex_unlock(&provider->mutex);
+    group_leave(provider, error < 0 ? NULL : effects);
     return error;
 }
 
@@ -378,35 +393,50 @@ static uint32_t find_dead(const struct book *book, enum reap how, uint16_t *dead
     return count;
 }
 
-/* Looked for without the lock: nobody shall wait for it while we read about processes. Only who is
- * found is looked at once more, under it. The caller holds provider->mutex. */
-static int reap(struct provider *provider, enum reap how, int64_t budget_ms)
+/* Those who are found without the lock are looked at once more, under it: nobody shall wait for it
+ * while we read about processes. The caller holds provider->mutex. */
+static int reap_locked(struct provider *provider, enum reap how, struct effects *effects,
+                       int64_t budget_ms)
 {
     uint16_t dead[BOOK_CELLS];
     struct event event = {.kind = EVENT_DEAD, .dead = dead};
-    struct effects effects;
-    if (provider_look(provider) == 0 && find_dead(provider->book, how, dead) == 0)
-        return 0;
     int error = begin(provider, budget_ms);
     if (error < 0)
         return error;
     event.dead_count = find_dead(provider->book, how, dead);
+    struct host_wakes wakes = {0};
     if (event.dead_count > 0) {
         event.now = host_now_ns();
-        broker_step(&provider->broker, &event, &effects);
-        table_commit(provider->table, provider->book, &effects, event.now);
+        broker_step(&provider->broker, &event, effects);
+        table_commit(provider->table, provider->book, effects, event.now);
+        wakes = host_words_mark(provider->words, effects);
     }
     table_end(provider->table);
-    if (event.dead_count > 0)
-        host_words_announce(provider->words, &effects);
+    host_words_wake(provider->words, wakes);
     return (int)event.dead_count;
+}
+
+static bool anybody_died(struct provider *provider, enum reap how)
+{
+    uint16_t dead[BOOK_CELLS];
+    pthread_mutex_lock(&provider->mutex);
+    bool any = provider_look(provider) < 0 || find_dead(provider->book, how, dead) > 0;
+    pthread_mutex_unlock(&provider->mutex);
+    return any;
 }
 
 int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms)
 {
+    struct effects effects;
+    if (!anybody_died(provider, how))
+        return 0;
+    int result = group_enter(provider, budget_ms);
+    if (result < 0)
+        return result;
     pthread_mutex_lock(&provider->mutex);
-    int result = reap(provider, how, budget_ms);
+    result = reap_locked(provider, how, &effects, budget_ms);
     pthread_mutex_unlock(&provider->mutex);
+    group_leave(provider, result > 0 ? &effects : NULL);
     return result;
 }
 
@@ -425,6 +455,16 @@ static uint32_t who_sits_on(struct lease_agent *agent, const char *name)
     }
     pthread_mutex_unlock(&agent->directory_mutex);
     return pid;
+}
+
+struct host_words *provider_words(struct provider *provider)
+{
+    pthread_mutex_lock(&provider->mutex);
+    struct host_words *words = provider->words;
+    if (provider->reach == LEASE_REACH_HOST && !host_lock_is_whole(&provider->host.lock))
+        words = &provider->own_words;
+    pthread_mutex_unlock(&provider->mutex);
+    return words;
 }
 
 void provider_lock_text(struct lease_agent *agent, const char *name, char *text, size_t size)

@@ -7,6 +7,7 @@
 
 #include "agent/agent.h"
 #include "agent/probe.h"
+#include "broker/attribution.h"
 #include "broker/host_beat.h"
 #include "broker/host_clock.h"
 #include "broker/host_wait.h"
@@ -30,6 +31,16 @@ bool reader_has_speaker(const struct lease_agent *agent)
 static ns_t earlier(ns_t a, ns_t b)
 {
     return a < b ? a : b;
+}
+
+/* The server has been left alone since somebody else's reading: whoever wants one asks the book
+ * again, which answers without. */
+static bool is_left_alone(struct provider *provider)
+{
+    pthread_mutex_lock(&provider->mutex);
+    bool pause = host_now_ns() < attribution_not_before(provider->book);
+    pthread_mutex_unlock(&provider->mutex);
+    return pause;
 }
 
 /* The book has a reading that is new enough, and `last` is a copy of the newest one. */
@@ -76,7 +87,7 @@ static void sleep_until_change(struct provider *provider, uint32_t seen, ns_t un
 {
     ns_t left = until_ns - host_now_ns();
     if (left > 0)
-        host_words_await_change(provider->words, seen, left);
+        host_words_await_change(provider_words(provider), seen, left);
 }
 
 int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
@@ -86,7 +97,7 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
     bool demanded = false;
     ns_t grace_ns = 0;
     for (;;) {
-        struct host_words *words = provider->words;
+        struct host_words *words = provider_words(provider);
         uint32_t seen = atomic_load_explicit(&words->change, memory_order_acquire);
         if (has_arrived(provider, fresh_ns, NULL))
             return 0;
@@ -107,9 +118,11 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
             sleep_until_change(provider, seen, earlier(grace_ns, deadline_ns));
         } else if (!can_probe) {
             return LEASE_EUNKNOWN; /* nobody here was told where the server is */
+        } else if (is_left_alone(provider)) {
+            return 0;
         } else if (host_words_take_probe(words, pid, now, PROBER_LIMIT_MS * NS_PER_MS)) {
             int error = probe_by_myself(provider, fresh_ns, deadline_ns);
-            host_words_leave_probe(words, pid);
+            host_words_leave_probe(provider_words(provider), pid);
             if (error < 0)
                 return error;
         }

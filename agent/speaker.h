@@ -15,6 +15,15 @@
 
 #define SPEAKER_LOCK_FILE "agent.lock"
 
+/* When a provider is to be asked, as its book says: the same until the book changes. */
+struct probe_plan {
+    ns_t made_ns;       /* 0: never */
+    uint32_t change;    /* the book's change word before it was read */
+    bool watched;       /* somebody looked lately */
+    ns_t due_ns;        /* of the next background probe */
+    ns_t not_before_ns; /* the server's pause */
+};
+
 /* One provider's probe. */
 struct prober {
     struct speaker *speaker;
@@ -26,6 +35,7 @@ struct prober {
     bool parked;     /* `reading` waits for the book's lock */
     ns_t parked_ns;
     ns_t tick_ns; /* when the book is looked at next */
+    struct probe_plan plan;
     struct reading reading;
 };
 
@@ -36,8 +46,8 @@ struct speaker {
     pthread_t thread;
     pthread_t watcher;
     bool watcher_runs;
-    int wake_fd; /* eventfd: a demand, or stop */
-    _Atomic bool stop;
+    int wake_fd;           /* eventfd: a demand, or stop */
+    _Atomic uint32_t stop; /* 1: end; the watcher sleeps on it, too */
 
     pthread_mutex_t state_mutex;
     pthread_cond_t state_changed;

@@ -16,13 +16,13 @@ static const struct {
 } engines[ENGINE_COUNT] = {
     [ENGINE_AUTO] = {"auto", true},
     [ENGINE_LLAMA_CPP] = {"llama.cpp", true},
-    [ENGINE_LLAMA_SWAP] = {"llama-swap", false},
-    [ENGINE_VLLM] = {"vllm", false},
-    [ENGINE_SGLANG] = {"sglang", false},
-    [ENGINE_TGI] = {"tgi", false},
-    [ENGINE_OLLAMA] = {"ollama", false},
-    [ENGINE_LMSTUDIO] = {"lmstudio", false},
-    [ENGINE_EXEC] = {"exec", false},
+    [ENGINE_LLAMA_SWAP] = {"llama-swap", true},
+    [ENGINE_VLLM] = {"vllm", true},
+    [ENGINE_SGLANG] = {"sglang", true},
+    [ENGINE_TGI] = {"tgi", true},
+    [ENGINE_OLLAMA] = {"ollama", true},
+    [ENGINE_LMSTUDIO] = {"lmstudio", true},
+    [ENGINE_EXEC] = {"exec", true},
     [ENGINE_STATIC] = {"static", true},
 };
 

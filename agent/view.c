@@ -11,6 +11,8 @@
 #include "agent/agent.h"
 #include "agent/asking.h"
 #include "agent/effective.h"
+#include "agent/group.h"
+#include "broker/attribution.h"
 #include "broker/host_clock.h"
 
 /* ---- room that grows --------------------------------------------------------------------------------- */
@@ -182,7 +184,7 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     return error;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------ */
+/* ---- which there are ---------------------------------------------------------------------------------------- */
 
 /* Books of providers that nobody declared to us are looked at too. */
 static void discover_books(struct lease_agent *agent)
@@ -228,6 +230,44 @@ static void discover_declared(struct lease_agent *agent)
     free(effective);
 }
 
+/* ---- reading first --------------------------------------------------------------------------------- */
+
+#define SPEAKER_SLACK_MS 300 /* it reads in time by itself, a little late where it is busy */
+
+static bool is_due(struct provider *provider, bool has_speaker)
+{
+    ns_t slack = has_speaker ? SPEAKER_SLACK_MS * NS_PER_MS : 0;
+    pthread_mutex_lock(&provider->mutex);
+    bool due = provider->table && provider->has_spec && provider->book->settings.probed &&
+               provider_look(provider) == 0 &&
+               host_now_ns() >= attribution_next_due(provider->book, true) + slack;
+    pthread_mutex_unlock(&provider->mutex);
+    return due;
+}
+
+int lease_read(lease_agent_t *agent, uint32_t timeout_ms)
+{
+    int error = agent_check(agent);
+    if (error < 0)
+        return error;
+    discover_declared(agent);
+    discover_books(agent);
+    ns_t end_ns = host_now_ns() + (ns_t)(timeout_ms ? timeout_ms : TIMEOUT_MS) * NS_PER_MS;
+    bool has_speaker = agent->speaker || reader_has_speaker(agent);
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        struct provider *provider = agent->providers[i];
+        if (provider_open(provider) < 0 || !is_due(provider, has_speaker))
+            continue;
+        error = reader_get(provider, host_now_ns(), end_ns);
+        if (error == LEASE_ETIMEOUT || error == LEASE_ELOCKED)
+            error = 0; /* what is known is shown, with its age */
+    }
+    return error;
+}
+
+/* ---- the snapshot ---------------------------------------------------------------------------------------- */
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const struct lease_view *)a)->provider,
@@ -246,15 +286,24 @@ static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
         struct provider *provider = agent->providers[i];
         if (provider_open(provider) < 0)
             continue;
+        provider_reap(provider, REAP_ALL, 0); /* a look at which the dead are noticed */
+        group_look(provider);
         pthread_mutex_lock(&provider->mutex);
-        provider_look(provider);
-        atomic_store_explicit(&provider->words->watched_ns, host_now_ns(), memory_order_relaxed);
+        if (provider_look(provider) == 0)
+            atomic_store_explicit(&provider->words->watched_ns, host_now_ns(),
+                                  memory_order_relaxed);
         error = fill_view(fleet, &fleet->providers[fleet->provider_count], provider);
         pthread_mutex_unlock(&provider->mutex);
         fleet->provider_count += error == 0;
     }
     qsort(fleet->providers, fleet->provider_count, sizeof *fleet->providers, by_name);
     return error;
+}
+
+void agent_discover(struct lease_agent *agent)
+{
+    discover_declared(agent);
+    discover_books(agent);
 }
 
 int lease_fleet(lease_agent_t *agent, struct lease_fleet **fleet)
@@ -265,8 +314,7 @@ int lease_fleet(lease_agent_t *agent, struct lease_fleet **fleet)
     struct lease_fleet *snapshot = calloc(1, sizeof *snapshot);
     if (!snapshot)
         return LEASE_ENOMEM;
-    discover_declared(agent);
-    discover_books(agent);
+    agent_discover(agent);
     error = fill_fleet(agent, snapshot);
     if (error < 0)
         lease_fleet_free(&snapshot);

@@ -169,6 +169,8 @@ void admission_tally(const struct book *book, ns_t now, struct tally *tally)
         tally->available = above_zero(tally->slots - tally->busy - tally->held - tally->waiting);
     else if (known)
         tally->available = 0;
+    if (tally->available > 0 && admission_neighbour(book, UINT64_MAX))
+        tally->available = 0;
 }
 
 /* A waiter for a slot's index holds back only who wants the same index: to everyone else it is a
@@ -236,6 +238,38 @@ static bool index_is_busy(const struct book *book, int32_t slot)
     return true;
 }
 
+/* ---- the group ----------------------------------------------------------------------------------- */
+
+void book_as_neighbour(const struct book *book, ns_t now, struct neighbour *neighbour)
+{
+    struct tally tally;
+    admission_tally(book, now, &tally);
+    text_copy(neighbour->name, sizeof neighbour->name, book->provider);
+    neighbour->in_use = tally.busy > 0;
+    neighbour->first_place = UINT64_MAX;
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        bool wants = record->state == RECORD_HELD || record->state == RECORD_WAITING;
+        if (wants && record->place < neighbour->first_place)
+            neighbour->first_place = record->place;
+    }
+}
+
+const struct neighbour *admission_neighbour(const struct book *book, uint64_t place)
+{
+    uint32_t before = 0;
+    const struct neighbour *first = NULL;
+    for (uint32_t i = 0; i < book->neighbour_count; i++) {
+        const struct neighbour *neighbour = &book->neighbours[i];
+        if (!neighbour->in_use && neighbour->first_place >= place)
+            continue;
+        before++;
+        if (!first || (neighbour->in_use && !first->in_use))
+            first = neighbour;
+    }
+    return book->group_limit > 0 && before >= book->group_limit ? first : NULL;
+}
+
 /* ---- verdicts ---------------------------------------------------------------------------------
  */
 
@@ -259,6 +293,8 @@ enum obstacle admission_verify(const struct book *book, const struct tally *tall
     if (with_reading && book->settings.probed &&
         !health_admits((enum health)book->sight.reading.health))
         return OBSTACLE_HEALTH;
+    if (admission_neighbour(book, place))
+        return OBSTACLE_GROUP;
     if (busy + ahead + (int32_t)units > tally->slots)
         return what_stands_in_the_way(tally, ahead, (int32_t)units);
     if (slot >= 0 && index_is_leased(book, slot, (struct index_rule){place, false, ended}))
@@ -280,6 +316,8 @@ static enum obstacle admit_held(const struct book *book, const struct tally *tal
 {
     if (health_refuses(book, tally))
         return OBSTACLE_HEALTH;
+    if (admission_neighbour(book, place))
+        return OBSTACLE_GROUP;
     if (tally->busy + before + (int32_t)units > tally->slots)
         return what_stands_in_the_way(tally, before, (int32_t)units);
     if (slot >= 0 && (index_is_leased(book, slot, (struct index_rule){place, true, true}) ||

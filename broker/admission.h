@@ -39,6 +39,7 @@ enum obstacle {
     OBSTACLE_QUEUE,     /* the engine's own queue says that all is taken */
     OBSTACLE_AHEAD,     /* held leases and waiters with a smaller place */
     OBSTACLE_SLOT,      /* the slot it names is taken */
+    OBSTACLE_GROUP,     /* another member of its group is in use, or was first */
 };
 
 /* A reading young enough to be believed lies in the book. */
@@ -66,6 +67,11 @@ enum obstacle admission_acquire(const struct book *book, const struct tally *tal
 /* The same for a waiter of acquire at its place: all held leases, and the waiters before it. */
 enum obstacle admission_waiter(const struct book *book, const struct tally *tally, uint64_t place,
                                uint32_t units, int32_t slot);
+
+/* The member of the book's group that keeps a request at `place` from being granted, or NULL. Members
+ * in use, and those with a held lease or a waiter of a smaller place, count until there are as many
+ * as may be in use at a time beside this one. */
+const struct neighbour *admission_neighbour(const struct book *book, uint64_t place);
 
 /* The lease that stands in the way and ends first: for people. NULL where there is none. */
 const struct record *admission_first_to_end(const struct book *book, uint64_t place);

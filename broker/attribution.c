@@ -86,7 +86,7 @@ static void attribute_names(struct book *book, const struct reading *before,
     for (int32_t slot = 0; slot < reading->slot_count; slot++) {
         if (!is_arrival(before, reading, slot))
             continue;
-        struct record *record = oldest(book, has_unseen, reading->sent_ns);
+        struct record *record = oldest(book, has_unseen, reading->answered_ns);
         if (!record)
             record = oldest(book, is_idle, reading->sent_ns);
         if (record)

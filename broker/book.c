@@ -253,6 +253,12 @@ uint64_t book_next_token(struct book *book, struct record *record)
     return book->token_max = record->token_max = token;
 }
 
+void book_raise_place(struct book *book, uint64_t place)
+{
+    if (place > book->place_max)
+        book->place_max = place;
+}
+
 void book_clean(struct book *book)
 {
     for (uint32_t i = 0; i < book->dirty_count; i++)

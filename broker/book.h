@@ -44,9 +44,19 @@ struct sight {
     int32_t slots_last;      /* the last slots_total that was told, 0: never */
 };
 
+/* Another member of the book's group, as it stands in this very step. */
+struct neighbour {
+    char name[NAME_SIZE];
+    bool in_use;          /* it has dispatched leases, or work */
+    uint64_t first_place; /* the smallest of its held leases and waiters, UINT64_MAX: none */
+};
+
 struct book {
     char provider[NAME_SIZE];
     struct book_settings settings;
+    uint32_t group_limit; /* members in use at a time; 0: the book is in no group */
+    uint32_t neighbour_count;
+    struct neighbour neighbours[GROUP_MEMBERS_MAX]; /* the caller's to fill in before a step */
     struct book_head head;
     struct sight sight;
     struct floors floors;
@@ -121,6 +131,13 @@ uint64_t book_next_token(struct book *book, struct record *record);
 /* Everything was committed. */
 void book_clean(struct book *book);
 bool book_is_dirty(const struct book *book);
+
+/* Fills in how this book looks to the others of its group, by the leases and, while it is trusted,
+ * the last reading. */
+void book_as_neighbour(const struct book *book, ns_t now, struct neighbour *neighbour);
+
+/* The place of a new request is above `place`: one order in all books of a group. */
+void book_raise_place(struct book *book, uint64_t place);
 
 /* How long health was ok so far: the clock of settling and of ghosts. */
 ns_t book_healthy_ns(const struct book *book, ns_t now);

@@ -72,6 +72,7 @@ enum reason step_reason(enum obstacle obstacle)
     case OBSTACLE_QUEUE: return REASON_QUEUE;
     case OBSTACLE_AHEAD: return REASON_AHEAD;
     case OBSTACLE_SLOT: return REASON_SLOT;
+    case OBSTACLE_GROUP: return REASON_GROUP;
     }
     return REASON_NONE;
 }

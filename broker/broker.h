@@ -33,6 +33,8 @@ enum request_flags {
     REQUEST_BY_PID = 1 << 4,
     REQUEST_NO_HOLDER = 1 << 5,
     REQUEST_GIVE_UP = 1 << 6, /* release by a waiter whose wait is over */
+    REQUEST_AS_KNOWN =
+        1 << 7, /* no newer reading is to be had: decide by what is known, if at all */
 };
 
 struct request {
@@ -80,6 +82,7 @@ enum reason {
     REASON_ENDED, /* see end */
     REASON_UNKNOWN_ID,
     REASON_WAIT_OVER,
+    REASON_GROUP,     /* another member of the group: see member */
     REASON_NOT_YOURS, /* release of a lease whose holder lives, without force */
 };
 
@@ -100,6 +103,7 @@ struct answer {
     ns_t retry_ns; /* with WAIT and UNREAD */
     uint32_t waited_ms;
     int32_t slots, busy, ahead, strangers, available;
+    char member[NAME_SIZE]; /* with REASON_GROUP: who of the group is in use, or was first */
     struct { /* who is in the way and ends first; pid 0 and empty where nobody is known */
         char host[NAME_SIZE];
         char label[LABEL_SIZE];

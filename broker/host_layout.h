@@ -29,6 +29,9 @@ struct host_header {
     uint64_t layout; /* host_layout_word(): sizes and limits, so that builds that differ refuse */
     uint64_t boot;   /* host_boot_hash of the boot that initialised it */
     char provider[NAME_SIZE];
+    char group[NAME_SIZE]; /* that it was declared to be in, "" none */
+    uint32_t group_limit;
+    uint32_t spare2;
     /* Grows before the first store of every commit, also of one that is then cut off: whoever finds
      * it as it was knows that no cell changed. */
     _Atomic uint64_t writes;

@@ -56,6 +56,12 @@ uint64_t host_table_version(const struct host_table *table);
 /* The live words; borrowed as long as the table is open. */
 struct host_words *host_table_words(struct host_table *table);
 
+/* The group that the book's provider was declared to be in: name has NAME_SIZE bytes, "" none; the
+ * limit is answered, 0 none. Setting it takes the lock for a moment, and does nothing where it is
+ * set so already or the lock is not to be had. */
+uint32_t host_table_group(const struct host_table *table, char *name);
+void host_table_set_group(struct host_table *table, const char *name, uint32_t limit);
+
 /* Copies the entries of the log that are whole and have seq > after, oldest first; entries has room
  * for LOG_ENTRIES. Returns how many. No lock is taken. */
 uint32_t host_table_log(const struct host_table *table, uint64_t after, struct log_entry *entries);

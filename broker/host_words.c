@@ -5,21 +5,32 @@
 
 #define SLEEPS 1u
 
-void host_words_announce(struct host_words *words, const struct effects *effects)
+struct host_wakes host_words_mark(struct host_words *words, const struct effects *effects)
 {
+    struct host_wakes wakes = {0};
     uint32_t before = atomic_load_explicit(&words->change, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&words->change, &before, (before & ~SLEEPS) + 2,
                                                   memory_order_release, memory_order_relaxed))
         continue;
-    if (before & SLEEPS)
-        host_wake(&words->change, HOST_WAIT_ANY);
-    if (effects->called_count == 0)
-        return;
-    uint32_t bits = 0;
+    wakes.all = before & SLEEPS;
     for (uint32_t i = 0; i < effects->called_count; i++)
-        bits |= host_words_bit(effects->called[i]);
-    atomic_fetch_add_explicit(&words->call, 1, memory_order_release);
-    host_wake(&words->call, bits);
+        wakes.called |= host_words_bit(effects->called[i]);
+    if (wakes.called)
+        atomic_fetch_add_explicit(&words->call, 1, memory_order_release);
+    return wakes;
+}
+
+void host_words_wake(struct host_words *words, struct host_wakes wakes)
+{
+    if (wakes.all)
+        host_wake(&words->change, HOST_WAIT_ANY);
+    if (wakes.called)
+        host_wake(&words->call, wakes.called);
+}
+
+void host_words_announce(struct host_words *words, const struct effects *effects)
+{
+    host_words_wake(words, host_words_mark(words, effects));
 }
 
 bool host_words_arm(struct host_words *words, uint32_t seen, uint32_t *armed)
@@ -48,34 +59,40 @@ void host_words_demand(struct host_words *words)
     host_wake(&words->demand, HOST_WAIT_ANY);
 }
 
-static bool is_at_it(const struct host_words *words, uint32_t pid, ns_t now, ns_t limit_ns)
+static uint32_t ms_of(ns_t ns)
 {
-    ns_t since = atomic_load_explicit(&words->prober_since_ns, memory_order_acquire);
-    bool in_time = since <= now && now - since <= limit_ns;
-    return in_time && host_process_glance(pid, 0) != HOST_PROCESS_DEAD;
+    return (uint32_t)((uint64_t)ns / (uint64_t)NS_PER_MS);
+}
+
+/* Whoever asks may have looked at the clock before the holder did: a beginning in the near future is
+ * as good as one in the near past. */
+static bool is_at_it(uint64_t prober, ns_t now, ns_t limit_ns)
+{
+    int64_t age_ms = (int32_t)(ms_of(now) - (uint32_t)prober);
+    bool in_time = (age_ms < 0 ? -age_ms : age_ms) <= limit_ns / NS_PER_MS;
+    return prober != 0 && in_time &&
+           host_process_glance((uint32_t)(prober >> 32), 0) != HOST_PROCESS_DEAD;
 }
 
 bool host_words_take_probe(struct host_words *words, uint32_t pid, ns_t now, ns_t limit_ns)
 {
-    uint32_t holder = atomic_load_explicit(&words->prober_pid, memory_order_acquire);
-    if (holder != 0 && is_at_it(words, holder, now, limit_ns))
+    uint64_t holder = atomic_load_explicit(&words->prober, memory_order_acquire);
+    if (is_at_it(holder, now, limit_ns))
         return false;
-    if (!atomic_compare_exchange_strong_explicit(&words->prober_pid, &holder, pid,
-                                                 memory_order_acq_rel, memory_order_acquire))
-        return false;
-    atomic_store_explicit(&words->prober_since_ns, now, memory_order_release);
-    return true;
+    uint64_t ours = (uint64_t)pid << 32 | ms_of(now);
+    return atomic_compare_exchange_strong_explicit(&words->prober, &holder, ours,
+                                                   memory_order_acq_rel, memory_order_acquire);
 }
 
 void host_words_leave_probe(struct host_words *words, uint32_t pid)
 {
-    uint32_t holder = pid;
-    atomic_compare_exchange_strong_explicit(&words->prober_pid, &holder, 0, memory_order_acq_rel,
-                                            memory_order_acquire);
+    uint64_t holder = atomic_load_explicit(&words->prober, memory_order_acquire);
+    if (holder >> 32 == pid)
+        atomic_compare_exchange_strong_explicit(&words->prober, &holder, 0, memory_order_acq_rel,
+                                                memory_order_acquire);
 }
 
 bool host_words_is_probed(const struct host_words *words, ns_t now, ns_t limit_ns)
 {
-    uint32_t holder = atomic_load_explicit(&words->prober_pid, memory_order_acquire);
-    return holder != 0 && is_at_it(words, holder, now, limit_ns);
+    return is_at_it(atomic_load_explicit(&words->prober, memory_order_acquire), now, limit_ns);
 }

@@ -19,13 +19,16 @@ struct host_words {
      * changes the word clears it and wakes all. A sleeper that is killed leaves a bit that the next
      * change clears: nothing to clean up. */
     _Atomic uint32_t change;
+    /* Grows whenever somebody has taken the book's lock, also to decide what changes nothing: as long
+     * as it moves, nobody sits on the lock. */
+    _Atomic uint32_t turns;
     /* Grows when waiters of the queue are called; they sleep on it with a bit of their own. */
     _Atomic uint32_t call;
     /* Grows when somebody wants a reading; the speaker sleeps on it. */
     _Atomic uint32_t demand;
-    /* Who asks the server just now (0: nobody) and since when. */
-    _Atomic uint32_t prober_pid;
-    _Atomic int64_t prober_since_ns;
+    /* Who asks the server just now (0: nobody) and since when, in one word so that nobody takes the
+     * one with somebody else's other: the process id << 32 | the low half of milliseconds. */
+    _Atomic uint64_t prober;
     /* When somebody last looked at the book as people do: it is read more often then. */
     _Atomic int64_t watched_ns;
 };
@@ -36,8 +39,17 @@ static inline uint32_t host_words_bit(uint32_t cell)
     return UINT32_C(1) << (cell % 32);
 }
 
-/* After a commit: the change is there to be seen, and who was called wakes. A system call only
- * where somebody sleeps. */
+/* After a commit the change is there to be seen: marked while the lock is held, as the file may be
+ * cut short once it is not; those who sleep are woken when it is given back, which touches nothing.
+ * A system call only where somebody sleeps. */
+struct host_wakes {
+    bool all;        /* somebody sleeps on `change` */
+    uint32_t called; /* bits on `call` */
+};
+struct host_wakes host_words_mark(struct host_words *words, const struct effects *effects);
+void host_words_wake(struct host_words *words, struct host_wakes wakes);
+
+/* Both at once. */
 void host_words_announce(struct host_words *words, const struct effects *effects);
 
 /* Sleeps until the change word differs from `seen` (as loaded before looking at the book) or the

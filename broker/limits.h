@@ -12,18 +12,19 @@
 #define LABEL_SIZE      (LABEL_BYTES_MAX + 1)
 
 /* Counts. A full book or queue refuses with a reason; nothing is evicted to make room. */
-#define PROVIDERS_MAX    64
-#define BOOK_SLOTS_MAX   1024 /* a server that says more is taken to have this many */
-#define BOOK_LEASES_MIN  16   /* leases at a time: twice the slots, but at least this many */
-#define BOOK_LEASES_MAX  (2 * BOOK_SLOTS_MAX)
-#define BOOK_WAITERS_MAX 1024
-#define BOOK_CELLS       (BOOK_LEASES_MAX + BOOK_WAITERS_MAX)
-#define BOOK_CELLS_SPARE 32   /* ended records kept for duplicates before one is used again */
-#define FLOORS_MAX       512  /* instances remembered; the one idle longest makes room */
-#define FLOOR_WINDOW     1024 /* counters below the highest forgotten one told apart by a bit */
-#define REFUSALS_MAX     1024 /* refusals answered again; the oldest makes room */
-#define READING_MODELS   16   /* models named in a reading; the rest is counted only */
-#define NOTES_MAX        64   /* notes of one step; further ones are counted, not kept */
+#define PROVIDERS_MAX     64
+#define BOOK_SLOTS_MAX    1024 /* a server that says more is taken to have this many */
+#define BOOK_LEASES_MIN   16   /* leases at a time: twice the slots, but at least this many */
+#define BOOK_LEASES_MAX   (2 * BOOK_SLOTS_MAX)
+#define BOOK_WAITERS_MAX  1024
+#define BOOK_CELLS        (BOOK_LEASES_MAX + BOOK_WAITERS_MAX)
+#define BOOK_CELLS_SPARE  32   /* ended records kept for duplicates before one is used again */
+#define GROUP_MEMBERS_MAX 16   /* providers of one group; further ones are not seen by the others */
+#define FLOORS_MAX        512  /* instances remembered; the one idle longest makes room */
+#define FLOOR_WINDOW      1024 /* counters below the highest forgotten one told apart by a bit */
+#define REFUSALS_MAX      1024 /* refusals answered again; the oldest makes room */
+#define READING_MODELS    16   /* models named in a reading; the rest is counted only */
+#define NOTES_MAX         64   /* notes of one step; further ones are counted, not kept */
 
 /* Leases. A time to live outside of these bounds is refused. */
 #define TTL_MS_MIN                1000

@@ -39,7 +39,7 @@ static const char *ended(enum record_end end)
 static const char *health_text(enum health health)
 {
     switch (health) {
-    case HEALTH_BUSY: return "the server accepts connections and does not answer: busy";
+    case HEALTH_BUSY: return "the server is busy: it does not answer in time, or has a queue";
     case HEALTH_LOADING: return "the server is loading its model";
     case HEALTH_UNAUTHORIZED: return "the server refuses our key: check key-file";
     case HEALTH_DOWN: return "the server is down";
@@ -89,6 +89,9 @@ void broker_reason_text(const struct answer *answer, char *text, size_t size)
         break;
     case REASON_ENDED: snprintf(text, size, "%s", ended(answer->end)); break;
     case REASON_UNKNOWN_ID: snprintf(text, size, "no such lease, or it ended long ago"); break;
+    case REASON_GROUP:
+        snprintf(text, size, "%s of the same group is in use, or was first", answer->member);
+        break;
     case REASON_NOT_YOURS:
         snprintf(text, size, "its holder lives and is another process: use --force");
         break;
@@ -144,6 +147,7 @@ const char *reason_name(enum reason reason)
         [REASON_ENDED] = "ended",
         [REASON_UNKNOWN_ID] = "unknown id",
         [REASON_WAIT_OVER] = "wait over",
+        [REASON_GROUP] = "group",
         [REASON_NOT_YOURS] = "not yours",
     };
     return (unsigned)reason < sizeof names / sizeof names[0] ? names[reason] : "unknown";

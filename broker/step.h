@@ -13,6 +13,36 @@ struct step {
 
 /* requests.c */
 void requests_answer(struct step *step, const struct request *request);
+/* acquire.c */
+void requests_acquire(struct step *step, const struct request *request);
+/* verify.c */
+void requests_verify(struct step *step, const struct request *request);
+
+/* reply.c */
+struct answer *step_reply(struct step *step, enum verdict verdict, enum reason reason);
+struct answer *step_reply_of(struct step *step, enum verdict verdict, enum reason reason,
+                             const struct record *record);
+void step_reply_gone(struct step *step, const struct record *record); /* record may be NULL */
+void step_reply_wait(struct step *step, const struct record *record, enum reason reason);
+void step_reply_wait_over(struct step *step, const struct record *record);
+void step_reply_unread(struct step *step, const struct record *record); /* record may be NULL */
+void step_tell_wait(struct step *step, const struct record *record);
+void step_explain(struct step *step, struct answer *answer, const struct tally *tally,
+                  uint64_t place, int32_t slot);
+void step_refuse(struct step *step, const struct request *request, enum reason reason);
+/* A refusal is kept for who did not hear it, and said again: true where this was such a one. */
+void step_remember(struct step *step, const struct request *request);
+bool step_answer_again(struct step *step, const struct request *request);
+void step_stamp(struct step *step, struct record *record, const struct request *request);
+void step_enqueue(struct step *step, struct record *record, const struct request *request,
+                  enum reason reason);
+ns_t step_wait_end(const struct request *request);
+bool step_ttl_is_valid(uint32_t ttl_ms);
+/* What a refusal stands on may have changed since the last reading: a new one is worth asking. */
+bool step_reading_may_help(const struct step *step, const struct request *request,
+                           const struct tally *tally, int32_t ahead, uint32_t units);
+/* How many slots there are has never been told: whatever is decided now would be a guess. */
+bool step_slots_are_unknown(const struct book *book);
 
 /* queue.c: what the clock ends, and who may have what is free now. */
 void queue_expire(struct step *step);

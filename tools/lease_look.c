@@ -7,16 +7,19 @@
 #include "tools/lease_cli.h"
 #include "tools/lease_text.h"
 
-/* Opens and takes a snapshot, in which the provider of the command line must be if it names one.
- * 0, or an exit code after one line. */
+/* Opens, has the servers read where nobody else does it, and takes a snapshot, in which the
+ * provider of the command line must be if it names one. 0, or an exit code after one line. */
 static int snapshot(struct cli *cli, struct lease_fleet **fleet)
 {
     int code = cli_open(cli);
     if (code != EXIT_DONE)
         return code;
-    int rc = lease_fleet(cli->agent, fleet);
+    int rc = lease_read(cli->agent, cli->options.timeout_ms);
+    if (rc == 0)
+        rc = lease_fleet(cli->agent, fleet);
     if (rc < 0)
         return say_refusal(cli, "the providers cannot be read", rc, NULL);
+    warn_of_agent(cli);
     const char *wanted = cli_provider(cli);
     bool found = !wanted[0];
     for (uint32_t i = 0; i < (*fleet)->provider_count && !found; i++)

@@ -103,7 +103,9 @@ static void look_for_gone(struct watch *watch)
 static int look_once(struct watch *watch)
 {
     struct lease_fleet *fleet = NULL;
-    int rc = lease_fleet(watch->cli->agent, &fleet);
+    int rc = lease_read(watch->cli->agent, 0);
+    if (rc == 0)
+        rc = lease_fleet(watch->cli->agent, &fleet);
     if (rc < 0)
         return say_refusal(watch->cli, "the providers cannot be read", rc, NULL);
     const char *wanted = cli_provider(watch->cli);

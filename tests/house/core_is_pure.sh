@@ -9,7 +9,7 @@ set -euo pipefail
 
 library=$1
 sources=$2
-allowed_symbols='^(memcpy|memset|memchr|memmove|memcmp|strchr|strspn|strcmp|strlen|snprintf|__snprintf_chk|__memcpy_chk|__memset_chk|__assert_fail|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_|__asan_.*|__ubsan_.*|__tsan_.*|__sanitizer_.*|__gcov_.*)$'
+allowed_symbols='^(memcpy|memset|memchr|memmove|memcmp|bcmp|strchr|strspn|strcmp|strlen|snprintf|__snprintf_chk|__memcpy_chk|__memset_chk|__assert_fail|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_|__asan_.*|__ubsan_.*|__tsan_.*|__sanitizer_.*|__sancov_.*|__gcov_.*)$'
 allowed_headers='^<(assert|limits|stdbool|stddef|stdint|stdio|string)\.h>$'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -78,6 +78,8 @@ int stage_run(char *const argv[], char *out, size_t size);
 /* The exit code, 128 + n for a signal; a process that lives on after STAGE_PATIENT fails the test. */
 int stage_end(pid_t pid);
 int stage_end_within(pid_t pid, int64_t ms);
+/* The next of all children that ends, and its exit code; fails the test after STAGE_PATIENT. */
+pid_t stage_next(int *code);
 void stage_kill(pid_t pid); /* with SIGKILL, and waits for it */
 
 bool stage_read(const char *path, char *text, size_t size);
@@ -96,6 +98,9 @@ bool stage_look(lease_agent_t *agent, const char *provider, struct lease_view *v
 
 /* How many slots are available by a view, -1 unknown, -2 none. */
 int64_t stage_available(lease_agent_t *agent, const char *provider);
+
+/* What should take ms at most may take longer where the machine has more to do than processors. */
+int64_t stage_patience(int64_t ms);
 
 /* A number of the environment, or its default. */
 long stage_number(const char *variable, long usual);

@@ -117,6 +117,49 @@ static void who_takes_too_long_or_is_dead_loses_the_office(void **state)
     assert_true(host_words_take_probe(&words, (uint32_t)getpid(), now, NS_PER_SEC));
 }
 
+/* Whoever asks has looked at the clock a moment before the holder did. */
+static void an_earlier_look_at_the_clock_takes_nothing(void **state)
+{
+    (void)state;
+    ns_t now = host_now_ns();
+    uint32_t self = (uint32_t)getpid();
+    assert_true(host_words_take_probe(&words, self, now, NS_PER_SEC));
+    assert_true(host_words_is_probed(&words, now - 5 * NS_PER_MS, NS_PER_SEC));
+    assert_false(host_words_take_probe(&words, self, now - 5 * NS_PER_MS, NS_PER_SEC));
+}
+
+#define TAKERS 4
+static _Atomic int takers_at_it, takers_most;
+
+/* Long after the last one was at it, several want the office at once. */
+static void *take_turns(void *arg)
+{
+    const uint32_t pid = *(uint32_t *)arg;
+    for (int i = 0; i < 20000; i++) {
+        ns_t now = host_now_ns();
+        if (!host_words_take_probe(&words, pid, now, NS_PER_SEC))
+            continue;
+        int others = atomic_fetch_add(&takers_at_it, 1);
+        if (others + 1 > atomic_load(&takers_most))
+            atomic_store(&takers_most, others + 1);
+        atomic_fetch_sub(&takers_at_it, 1);
+        host_words_leave_probe(&words, pid);
+    }
+    return NULL;
+}
+
+static void one_at_a_time_holds_the_office(void **state)
+{
+    (void)state;
+    pthread_t threads[TAKERS];
+    uint32_t pids[TAKERS] = {(uint32_t)getpid(), (uint32_t)getppid(), 1, 2};
+    for (int i = 0; i < TAKERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, take_turns, &pids[i]), 0);
+    for (int i = 0; i < TAKERS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(takers_most, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +169,8 @@ int main(void)
         cmocka_unit_test_setup(the_bit_of_a_dead_sleeper_is_cleared, setup),
         cmocka_unit_test_setup(only_calls_move_the_call_word, setup),
         cmocka_unit_test_setup(the_office_is_taken_once, setup),
+        cmocka_unit_test_setup(an_earlier_look_at_the_clock_takes_nothing, setup),
+        cmocka_unit_test_setup(one_at_a_time_holds_the_office, setup),
         cmocka_unit_test_setup(who_takes_too_long_or_is_dead_loses_the_office, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,8 +69,8 @@ static void what_is_no_id_is_refused_and_changes_nothing(void **state)
         " z4:aaaaaaaaaaaaaaaaaaaaaaaaae", /* or before it */
         "z 4:aaaaaaaaaaaaaaaaaaaaaaaaae",
         "z4:b:aaaaaaaaaaaaaaaaaaaaaaaae",
-        "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn:"
-        "aaaaaaaaaaaaaaaaaaaaaaaaae",
+        ("nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn:"
+         "aaaaaaaaaaaaaaaaaaaaaaaaae"),
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char provider[NAME_SIZE] = "before";

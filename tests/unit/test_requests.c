@@ -66,6 +66,48 @@ static void where_slots_were_never_told_a_reading_comes_first(void **state)
     granted(acquire(.units = 3));
 }
 
+/* Where nobody reads in the background, whoever wants in finds out what has ended since. */
+static void a_refusal_that_rests_on_an_old_reading_asks_for_another(void **state)
+{
+    (void)state;
+    on_server(1);
+    shows(71); /* a stranger */
+    no(acquire(), REASON_STRANGERS);
+    after(PROBE_ACTIVE_MS);
+    unread(acquire());
+    shows(71);
+    no(acquire(), REASON_STRANGERS);
+    after(PAUSE_MS);
+    shows_nothing();
+    struct lease_id a = granted(acquire());
+    go(verify(a));
+    shows(72);
+    after(PROBE_ACTIVE_MS);
+    no(acquire(), REASON_LEASES); /* a living lease is reason enough */
+    dies(a);
+    after(PROBE_ACTIVE_MS);
+    unread(acquire());
+    shows_nothing();
+    granted(acquire());
+}
+
+static void so_does_the_head_of_the_queue(void **state)
+{
+    (void)state;
+    on_server(1);
+    shows(71);
+    struct answer first = acquire(.wait_ms = 60000);
+    uint64_t first_request = last_request();
+    assert_int_equal(first.verdict, ANSWER_WAIT);
+    assert_int_equal(acquire(.wait_ms = 60000).verdict, ANSWER_WAIT);
+    uint64_t second_request = last_request();
+    after(PROBE_ACTIVE_MS);
+    assert_int_equal(acquire(.same = second_request).verdict, ANSWER_WAIT);
+    unread(acquire(.same = first_request));
+    shows_nothing();
+    granted(acquire(.same = first_request));
+}
+
 static void a_full_book_refuses(void **state)
 {
     (void)state;
@@ -525,6 +567,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_can_never_be_had_is_refused_at_once),
         cmocka_unit_test(where_slots_were_never_told_a_reading_comes_first),
+        cmocka_unit_test(a_refusal_that_rests_on_an_old_reading_asks_for_another),
+        cmocka_unit_test(so_does_the_head_of_the_queue),
         cmocka_unit_test(a_full_book_refuses),
         cmocka_unit_test(running_work_counts_above_the_slots_and_takes_over_the_orphan),
         cmocka_unit_test(running_work_needs_no_reading_and_no_room),

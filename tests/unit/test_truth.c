@@ -286,7 +286,7 @@ static void leases_alone_are_never_wrong(void **state)
                           .max_age_ms = ages[seed / 24 % 2],
                           .read_ms = latency[seed / 48 % 2],
                           .burst = 1 + (uint32_t)(seed % 5),
-                          .seconds = 100};
+                          .seconds = 60};
         run.settle_ms = run.named ? SETTLE_NAMES_MS : SETTLE_COUNTS_MS;
         simulate(&run, seed);
         assert_true(sim.gos > 0 && sim.nos > 0);
@@ -325,7 +325,7 @@ static void strangers_cost_the_time_on_the_way(void **state)
                           .max_age_ms = rows[i].max_age_ms,
                           .read_ms = rows[i].read_ms,
                           .burst = 1,
-                          .seconds = rows[i].slots == 16 ? 2000 : 6000};
+                          .seconds = (uint32_t)(6000 / (1 + rows[i].slots / 4))};
         simulate(&run, 7);
         printf("%5d  %11.1f  %s <=%2u ms  %8u  %7.2f%%  %7.2f%%\n", (int)run.slots,
                run.strangers * run.slots, run.named ? "names " : "counts", (unsigned)run.max_age_ms,

@@ -6,24 +6,8 @@
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
-have() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
-
-install_missing() {
-    missing=
-    for package in build-essential cmake ninja-build pkg-config libzmq3-dev libczmq-dev \
-        libmsgpack-dev libjansson-dev libcurl4-openssl-dev libncurses-dev libcmocka-dev \
-        libmicrohttpd-dev libsqlite3-dev libhiredis-dev redis-server; do
-        have "$package" || missing="$missing $package"
-    done
-    [ -n "$missing" ] || return 0
-    sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
-    echo "installing$missing" >&2
-    # shellcheck disable=SC2086
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing >&2
-}
-
 if [ -z "${BENCH_HOST:-}" ]; then
-    install_missing
+    "$root/tools/setup.sh" bench >&2
     build=${BENCH_BUILD:-$root/build-release}
     cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release >/dev/null
     ninja -C "$build" bench_host lease_program lease_agent_program >&2

@@ -1,0 +1,412 @@
+/* Servers that do not answer as they should, and how much we ask of them. */
+#define _GNU_SOURCE
+#include "tests/server/stage.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+#define TIMEOUT    "0.8"
+#define TIMEOUT_MS 800
+#define SLACK_MS   500 /* for starting a process on a busy machine */
+
+static char *acquire(struct stage *stage)
+{
+    struct ran ran = {0};
+    STAGE_UNTIL((ran_done(&ran), ran = stage_lease(stage, "acquire", "x", "--ttl", "60", NULL),
+                 ran.code == 0),
+                5000); /* a probe may run out of time where the machine is busy */
+    if (ran.code != 0)
+        fail_msg("acquire: exit %d, %s", ran.code, ran.err);
+    ran.out[strcspn(ran.out, "\n")] = '\0';
+    char *id = strdup(ran.out);
+    ran_done(&ran);
+    client_pause_ms(25); /* a reading of the last 20 ms decides without another one */
+    return id;
+}
+
+/* Verify answers so, in time. */
+static void verify(struct stage *stage, const char *id, int code, const char *reason)
+{
+    struct ran ran = stage_lease(stage, "verify", "--json", "--timeout", TIMEOUT, id, NULL);
+    if (ran.code != code || !strstr(text_of(ran.json, "reason"), reason))
+        fail_msg("verify: exit %d instead of %d, '%s' in: %s%s", ran.code, code, reason, ran.out,
+                 ran.err);
+    assert_string_equal(text_of(ran.json, "verdict"), code == 0 ? "go" : "no");
+    assert_in_range(ran.ms, 0, TIMEOUT_MS + SLACK_MS);
+    ran_done(&ran);
+}
+
+static bool health_is(struct stage *stage, const char *health)
+{
+    json_t *x = stage_fleet(stage);
+    bool is = strcmp(text_of(json_object_get(x, "capacity"), "health"), health) == 0;
+    if (is && strcmp(health, "sleeping") != 0 && strcmp(health, "ok") != 0) {
+        const json_t *available = json_object_get(x, "available");
+        assert_false(json_is_integer(available) && json_integer_value(available) > 0);
+    }
+    json_decref(x);
+    return is;
+}
+
+static void refused_as(struct stage *stage, const char *id, const char *reason, const char *health)
+{
+    verify(stage, id, 75, reason);
+    assert_true(STAGE_UNTIL(health_is(stage, health), 5000));
+    int64_t begun = client_now_ms();
+    struct ran ran = stage_lease(stage, "run", "--timeout", TIMEOUT, "x", "--", "true", NULL);
+    assert_int_equal(ran.code, 75);
+    assert_in_range(client_now_ms() - begun, 0, TIMEOUT_MS + SLACK_MS);
+    ran_says(&ran, reason);
+    ran_done(&ran);
+}
+
+static void misbehaves(const struct company *company, const char *how, const char *reason,
+                       const char *health)
+{
+    struct stage stage;
+    stage_open(&stage, company, 1);
+    stage_start(&stage);
+    char *id = acquire(&stage);
+    assert_true(slotserver_misbehave(stage.server, how));
+    refused_as(&stage, id, reason, health);
+    free(id);
+    assert_true(slotserver_misbehave(stage.server, "none"));
+    assert_true(STAGE_UNTIL(health_is(&stage, "ok"), 10000));
+    struct ran ran = stage_lease(&stage, "run", "x", "--", "true", NULL);
+    assert_int_equal(ran.code, 0);
+    ran_done(&ran);
+    stage_close(&stage);
+}
+
+static void test_hangs(void **state)
+{
+    misbehaves(*state, "hang", "accepts connections and does not answer: busy", "busy");
+}
+
+static void test_html(void **state)
+{
+    misbehaves(*state, "html", "cannot be understood", "unknown");
+}
+
+static void test_truncated(void **state)
+{
+    misbehaves(*state, "truncated", "cannot be understood", "unknown");
+}
+
+static void test_cut(void **state)
+{
+    misbehaves(*state, "cut", "cannot be understood", "unknown");
+}
+
+static void test_huge(void **state)
+{
+    misbehaves(*state, "huge", "cannot be understood", "unknown");
+}
+
+static void test_garbage(void **state)
+{
+    misbehaves(*state, "garbage", "cannot be understood", "unknown");
+}
+
+static void test_loads(void **state)
+{
+    struct stage stage;
+    stage_open(&stage, *state, 1);
+    stage_start(&stage);
+    char *id = acquire(&stage);
+    client_done(&(struct answer[]){client_get(stage.port, "/_control?loading_ms=60000")}[0]);
+    refused_as(&stage, id, "is loading its model", "loading");
+    free(id);
+    stage_close(&stage);
+}
+
+static void test_refuses(void **state)
+{
+    struct stage stage;
+    stage_open(&stage, *state, 1);
+    stage_start(&stage);
+    char *id = acquire(&stage);
+    slotserver_stop(stage.server);
+    stage.server = NULL;
+    refused_as(&stage, id, "the server is down", "down");
+    free(id);
+    stage_close(&stage);
+}
+
+/* The first word that there ever is about it: no lease was had before. */
+static void test_never_up(void **state)
+{
+    struct stage stage;
+    stage_open(&stage, *state, 1);
+    stage_start(&stage);
+    slotserver_stop(stage.server);
+    stage.server = NULL;
+    struct ran ran = stage_lease(&stage, "run", "--timeout", TIMEOUT, "x", "--", "true", NULL);
+    assert_int_equal(ran.code, 75);
+    ran_says(&ran, "the server is down");
+    ran_done(&ran);
+    stage_close(&stage);
+}
+
+static void test_key_missing(void **state)
+{
+    struct stage stage;
+    stage_open(&stage, *state, 1);
+    stage.options.api_key = "sesame";
+    stage_start(&stage);
+    assert_true(STAGE_UNTIL(health_is(&stage, "unauthorized"), 5000));
+    struct ran ran = stage_lease(&stage, "run", "x", "--", "true", NULL);
+    assert_int_equal(ran.code, 75);
+    ran_says(&ran, "key");
+    ran_done(&ran);
+    stage_close(&stage);
+}
+
+/* ---- asleep ----------------------------------------------------------------------------- */
+
+static bool is_asleep(struct stage *stage)
+{
+    struct answer answer = client_get(stage->port, "/props");
+    bool asleep = json_is_true(json_object_get(answer.json, "is_sleeping"));
+    client_done(&answer);
+    return asleep;
+}
+
+/* It falls asleep although we read it, is not woken by us, and offered all the same. */
+static void test_sleeps(void **state)
+{
+    struct stage stage;
+    stage_open(&stage, *state, 1);
+    stage.options.sleep_idle_seconds = 2;
+    stage_start(&stage);
+    assert_true(STAGE_UNTIL(is_asleep(&stage), 30000));
+    assert_true(STAGE_UNTIL(health_is(&stage, "sleeping"), 10000));
+    assert_int_equal(stage_number(&stage, "available"), 1);
+    char *id = acquire(&stage);
+    verify(&stage, id, 0, "the server sleeps, the first request wakes it");
+    free(id);
+    assert_true(is_asleep(&stage));
+    assert_int_equal(stage_stats(&stage).wakes, 0);
+    stage_close(&stage);
+}
+
+/* ---- how much we ask -------------------------------------------------------------------- */
+
+/* Connections to the server that are open at a client's end. */
+static unsigned open_connections(const struct stage *stage)
+{
+    char line[512];
+    unsigned count = 0;
+    FILE *file = fopen("/proc/net/tcp", "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        unsigned local, remote, state;
+        if (sscanf(line, " %*d: %*8x:%4x %*8x:%4x %2x", &local, &remote, &state) == 3 &&
+            remote == stage->port && state == 1)
+            count++;
+    }
+    fclose(file);
+    return count;
+}
+
+struct load {
+    unsigned most_open;
+    unsigned long asked, unserved;
+};
+
+/* Looks for so long at what the server has to bear. */
+static struct load measure(struct stage *stage, int64_t ms)
+{
+    struct load load = {0};
+    unsigned long before =
+        slotserver_asked(stage->server, "/props") + slotserver_asked(stage->server, "/slots");
+    unsigned long unserved = stage_stats(stage).unserved;
+    int64_t end = client_now_ms() + ms;
+    while (client_now_ms() < end) {
+        unsigned now = open_connections(stage);
+        if (now > load.most_open)
+            load.most_open = now;
+        client_pause_ms(2);
+    }
+    load.asked = slotserver_asked(stage->server, "/props") +
+                 slotserver_asked(stage->server, "/slots") - before;
+    load.unserved = stage_stats(stage).unserved - unserved;
+    print_message("  in %" PRId64 " ms: %lu asked, %lu unserved, at most %u open\n", ms, load.asked,
+                  load.unserved, load.most_open);
+    return load;
+}
+
+/* Every HTTP thread of the old server has a request: no path answers any more. */
+static void test_no_thread_left(void **state)
+{
+    struct stage stage;
+    int requests[64];
+    stage_open(&stage, *state, 1);
+    stage_start(&stage);
+    char *id = acquire(&stage);
+    unsigned count = 0;
+    while (count < 64 && stage_stats(&stage).unserved == 0) {
+        requests[count++] = stage_request(&stage, 100000);
+        unsigned long want = count;
+        STAGE_UNTIL(stage_stats(&stage).tasks + stage_stats(&stage).unserved >= want, 5000);
+    }
+    assert_in_range(count, 3, 63);
+    verify(&stage, id, 75, "accepts connections and does not answer: busy");
+    free(id);
+    assert_true(STAGE_UNTIL(health_is(&stage, "busy"), 5000));
+    stage_contend(&stage, 8);
+    struct load load = measure(&stage, 8000);
+    struct contest contest = stage_contest_end(&stage);
+    assert_int_equal(contest.go, 0);
+    assert_int_equal(contest.errors, 0);
+    assert_in_range(contest.longest_ms, 0, 2000);
+    assert_in_range(load.most_open, count, count + 1);
+    assert_in_range(load.unserved, 1, 9); /* one each 1.2 s and 0.5 s */
+    assert_true(STAGE_UNTIL(open_connections(&stage) == count, 5000));
+    for (unsigned i = 0; i < count; i++)
+        client_leave(requests[i]);
+    stage_close(&stage);
+}
+
+static void contend_at(const struct company *company, const char *how, unsigned long asked_most)
+{
+    struct stage stage;
+    stage_open(&stage, company, 1);
+    stage_start(&stage);
+    assert_true(slotserver_misbehave(stage.server, how));
+    client_pause_ms(25); /* past what a reading of before decides */
+    stage_contend(&stage, 8);
+    struct load load = measure(&stage, 6000);
+    struct contest contest = stage_contest_end(&stage);
+    assert_int_equal(contest.go, 0);
+    assert_int_equal(contest.errors, 0);
+    assert_in_range(contest.longest_ms, 0, 2000);
+    assert_in_range(load.most_open, 0, 1);
+    assert_in_range(load.asked, 1, asked_most);
+    assert_true(STAGE_UNTIL(open_connections(&stage) == 0, 5000));
+    stage_close(&stage);
+}
+
+static void test_contenders_at_hung_server(void **state)
+{
+    contend_at(*state, "hang", 7); /* 6 s of 1.2 s and 0.5 s, and one that was under way */
+}
+
+static void test_contenders_at_broken_server(void **state)
+{
+    contend_at(*state, "html", 7);
+}
+
+/* One slot, taken: whatever they do, one asks at a time, no more often than the pause allows. */
+static void test_contenders_at_busy_server(void **state)
+{
+    struct stage stage;
+    stage_open(&stage, *state, 1);
+    stage.options.blind_ms = 300;
+    stage_start(&stage);
+    int stranger = stage_request(&stage, 100000);
+    assert_true(STAGE_UNTIL(stage_stats(&stage).in_slots == 1, 5000));
+    client_pause_ms(25);
+    stage_contend(&stage, 8);
+    struct load load = measure(&stage, 6000);
+    struct contest contest = stage_contest_end(&stage);
+    assert_int_equal(contest.go, 0);
+    assert_int_equal(contest.errors, 0);
+    assert_in_range(load.most_open, 1, 2); /* the stranger's own, and one of ours */
+    assert_in_range(load.asked, 2, 14);    /* /props and /slots, each 1.2 s */
+    client_leave(stranger);
+    stage_close(&stage);
+}
+
+/* ---- how often the agent reads ---------------------------------------------------------- */
+
+static unsigned long readings_in_10_s(struct stage *stage)
+{
+    slotserver_reset(stage->server);
+    unsigned long before = slotserver_asked(stage->server, "/slots");
+    int64_t end = client_now_ms() + 10000;
+    unsigned most = 0;
+    while (client_now_ms() < end) {
+        unsigned now = open_connections(stage);
+        most = now > most ? now : most;
+        client_pause_ms(2);
+    }
+    unsigned long readings = slotserver_asked(stage->server, "/slots") - before;
+    print_message("  %lu readings in 10 s, at most %u at once\n", readings,
+                  stage_stats(stage).max_connections);
+    assert_in_range(most, 0, 1);
+    assert_in_range(stage_stats(stage).max_connections, 1, 2); /* one that is just being closed */
+    return readings;
+}
+
+static bool has_been_forgotten(struct stage *stage, int64_t since)
+{
+    (void)stage;
+    return client_now_ms() - since > 5500; /* nobody has looked for longer than 5 s */
+}
+
+static void test_agent_reads_idle(void **state)
+{
+    struct stage stage;
+    stage_open(&stage, *state, 1);
+    stage_start(&stage);
+    int64_t since = client_now_ms();
+    assert_true(STAGE_UNTIL(has_been_forgotten(&stage, since), 10000));
+    assert_in_range(readings_in_10_s(&stage), 1, 3);
+    stage_close(&stage);
+}
+
+static void test_agent_reads_leased(void **state)
+{
+    struct stage stage;
+    stage_open(&stage, *state, 1);
+    stage_start(&stage);
+    free(acquire(&stage));
+    assert_in_range(readings_in_10_s(&stage), 6, 9);
+    stage_close(&stage);
+}
+
+static void test_agent_reads_watched(void **state)
+{
+    struct stage stage;
+    int out;
+    stage_open(&stage, *state, 1);
+    stage_start(&stage);
+    stage_lease_begin(&stage, &out, "watch", NULL);
+    assert_true(client_heard(out, 5000));
+    assert_in_range(readings_in_10_s(&stage), 6, 9);
+    close(out);
+    stage_close(&stage);
+}
+
+#define WITH_AGENT(test)                                                                           \
+    {                                                                                              \
+#test, test, NULL, NULL, &companies[1]                                                     \
+    }
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        IN_NEW_COMPANY(test_hangs),
+        IN_NEW_COMPANY(test_html),
+        IN_NEW_COMPANY(test_truncated),
+        IN_NEW_COMPANY(test_cut),
+        IN_NEW_COMPANY(test_huge),
+        IN_NEW_COMPANY(test_garbage),
+        IN_COMPANY(test_loads),
+        IN_NEW_COMPANY(test_refuses),
+        IN_NEW_COMPANY(test_never_up),
+        IN_COMPANY(test_key_missing),
+        IN_NEW_COMPANY(test_sleeps), /* the old one knows no sleep */
+        {"test_no_thread_left", test_no_thread_left, NULL, NULL, &companies[2]},
+        {"test_no_thread_left (agent)", test_no_thread_left, NULL, NULL, &companies[3]},
+        IN_NEW_COMPANY(test_contenders_at_hung_server),
+        IN_NEW_COMPANY(test_contenders_at_broken_server),
+        IN_COMPANY(test_contenders_at_busy_server),
+        WITH_AGENT(test_agent_reads_idle),
+        WITH_AGENT(test_agent_reads_leased),
+        WITH_AGENT(test_agent_reads_watched),
+    };
+    stage_main(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
