@@ -30,7 +30,7 @@ function look(codes,    parts, count, i)
     }
 }
 
-function put(text,    shown, foreground)
+function put(text,    word, foreground)
 {
     if (text == "")
         return
@@ -38,11 +38,16 @@ function put(text,    shown, foreground)
     if (reversed)
         out = out sprintf("<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>\n",
                           10 + x * cell, NR * line - 4, length(text) * cell, line, foreground)
-    if (text ~ /[^ ]/)
+    while (match(text, /[^ ]+( [^ ]+)*/)) { # words that two blanks part stand by themselves
+        word = substr(text, RSTART, RLENGTH)
+        x += RSTART - 1
         out = out sprintf("<text x=\"%.1f\" y=\"%d\" textLength=\"%.1f\" fill=\"%s\"%s%s>%s</text>\n",
-                          10 + x * cell, NR * line + 10, length(text) * cell,
+                          10 + x * cell, NR * line + 10, length(word) * cell,
                           reversed ? "#1e2127" : foreground, bold ? " font-weight=\"bold\"" : "",
-                          dim ? " opacity=\"0.65\"" : "", escaped(text))
+                          dim ? " opacity=\"0.65\"" : "", escaped(word))
+        x += RLENGTH
+        text = substr(text, RSTART + RLENGTH)
+    }
     x += length(text)
 }
 
