@@ -1,5 +1,7 @@
 /* leasetop: the slots of the fleet, who holds them and which are free. It only looks. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <poll.h>
@@ -37,9 +39,21 @@ struct batch {
     struct top_rows rows;
     struct top_wish wish;
     uint64_t frames; /* printed so far */
+    bool closed;     /* nobody reads any more */
 };
 
-static bool print_frame(struct batch *batch)
+/* What could not be written is no success, but where a pipe's reader has left. */
+static int flush(struct batch *batch)
+{
+    if (fflush(stdout) == 0)
+        return EXIT_DONE;
+    batch->closed = errno == EPIPE;
+    if (!batch->closed)
+        complain("the output cannot be written: %m");
+    return batch->closed ? EXIT_DONE : EXIT_INTERNAL;
+}
+
+static int print_frame(struct batch *batch)
 {
     char clock[16];
     const struct top_options *options = batch->options;
@@ -57,14 +71,16 @@ static bool print_frame(struct batch *batch)
     batch->frames++;
     if (options->json) {
         char *text = top_batch_json(&frame);
-        if (!text)
-            return false;
+        if (!text) {
+            complain("out of memory");
+            return EXIT_INTERNAL;
+        }
         fprintf(stdout, "%s\n", text);
         free(text);
     } else {
         top_batch_text(&frame, stdout);
     }
-    return fflush(stdout) == 0;
+    return flush(batch);
 }
 
 static bool look(struct batch *batch, struct top_source *source)
@@ -95,9 +111,8 @@ static int run_batch(struct top_source *source, const struct top_options *option
     top_filter_read(options->filter, &batch.wish.filter, why);
     bool goes_on = true;
     while (goes_on) {
-        if (!look(&batch, source))
-            code = EXIT_INTERNAL;
-        goes_on = code == EXIT_DONE && print_frame(&batch) &&
+        code = look(&batch, source) ? print_frame(&batch) : EXIT_INTERNAL;
+        goes_on = code == EXIT_DONE && !batch.closed &&
                   (options->frames == 0 || batch.frames < options->frames) &&
                   rest(options->delay_ms);
     }
@@ -165,8 +180,17 @@ static int run(const struct top_options *options)
     return code;
 }
 
+/* A descriptor that is closed would be the next file's, and what is printed would go into a book. */
+static void occupy_standard_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
+            _exit(EXIT_INTERNAL);
+}
+
 int main(int argc, char **argv)
 {
+    occupy_standard_streams();
     struct top_options options;
     struct top_filter filter;
     char why[256];

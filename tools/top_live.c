@@ -32,7 +32,7 @@ struct live {
 
 int top_live_block_signals(void)
 {
-    static const int handled[] = {SIGWINCH, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+    static const int handled[] = {SIGWINCH, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT};
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++)
@@ -73,12 +73,11 @@ static void draw(struct live *live)
 
 /* ---- what happens ----------------------------------------------------------------------- */
 
-static void stop(struct live *live)
+static void stop(void)
 {
     top_screen_leave();
     kill(getpid(), SIGSTOP); /* the shell is told; we go on when it says so */
     top_screen_return();
-    live->pressed = true;
 }
 
 static void take_signals(struct live *live, int signal_fd)
@@ -86,11 +85,12 @@ static void take_signals(struct live *live, int signal_fd)
     struct signalfd_siginfo info;
     while (read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGTSTP)
-            stop(live);
-        else if (info.ssi_signo == SIGWINCH)
-            live->pressed = true;
-        else
+            stop();
+        else if (info.ssi_signo == SIGCONT) /* whoever stopped us may have changed the terminal */
+            top_screen_return();
+        else if (info.ssi_signo != SIGWINCH)
             live->over = true;
+        live->pressed = true;
     }
 }
 
@@ -190,6 +190,8 @@ int top_live_run(struct top_source **source, const struct top_options *options, 
     struct live live = {.source = *source, .delay_ms = options->delay_ms};
     if (!top_screen_open(NULL, stdout, stdin, top_color_is_wanted(options->color), why, 256))
         return EXIT_UNAVAILABLE;
+    if (options->mouse)
+        top_screen_use_mouse();
     top_model_init(&live.model);
     choose(&live.ui, options);
     look_once(&live);

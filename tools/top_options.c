@@ -29,6 +29,7 @@ static const struct flag {
      "a column: attn, provider, slot, state, holder, left, held or read"},
     {'F', "filter", "WORDS", "only rows with these: state:free, provider:z*, !holder:ci", NULL},
     {'w', "width", "COLS", "cut batch lines there", "a width from 1 to 10000"},
+    {'m', "mouse", NULL, "clicks and the wheel move the cursor", NULL},
     {LONG_COLOR, "color", "WHEN", "auto, always or never; NO_COLOR means never",
      "one of auto, always, never"},
     {LONG_DIR, "dir", "DIR", "the runtime directory", NULL},
@@ -118,6 +119,7 @@ static bool set(const struct flag *flag, const char *value, struct top_options *
     switch (flag->letter) {
     case 'b': options->batch = true; return true;
     case 'j': options->json = options->batch = true; return true;
+    case 'm': options->mouse = true; return true;
     case 'h': options->help = true; return true;
     case 'V': options->version = true; return true;
     case 'F': options->filter = value; return true;

@@ -6,7 +6,7 @@
 #include "tools/top_screen.h"
 
 struct top_options {
-    bool batch, json, help, version;
+    bool batch, json, mouse, help, version;
     uint64_t frames; /* 0: until stopped */
     int64_t delay_ms;
     int width; /* 0: not told */

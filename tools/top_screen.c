@@ -154,9 +154,28 @@ void top_screen_show(const struct top_grid *grid)
     doupdate();
 }
 
+void top_screen_use_mouse(void)
+{
+    mousemask(BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
+    mouseinterval(0);
+}
+
+static uint32_t translate_mouse(void)
+{
+    MEVENT event;
+    if (getmouse(&event) != OK || event.y < 0)
+        return TOP_KEY_UP - 1;
+    if (event.bstate & BUTTON4_PRESSED)
+        return TOP_KEY_UP;
+    if (event.bstate & BUTTON5_PRESSED)
+        return TOP_KEY_DOWN;
+    return TOP_KEY_CLICK + (uint32_t)event.y;
+}
+
 static uint32_t translate(wint_t key)
 {
     switch (key) {
+    case KEY_MOUSE: return translate_mouse();
     case KEY_UP: return TOP_KEY_UP;
     case KEY_DOWN: return TOP_KEY_DOWN;
     case KEY_PPAGE: return TOP_KEY_PAGE_UP;

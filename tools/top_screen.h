@@ -27,6 +27,9 @@ void top_screen_size(int *width, int *height);
 /* For tests: pretends that size, whatever the terminal says. */
 void top_screen_pretend(int width, int height);
 
+/* From now on clicks and the wheel are keys, and the terminal's own selecting is off. */
+void top_screen_use_mouse(void);
+
 /* Writes what differs from what is there. */
 void top_screen_show(const struct top_grid *grid);
 

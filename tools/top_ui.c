@@ -269,8 +269,17 @@ const struct top_key_help *top_key_help(uint32_t index)
     return NULL;
 }
 
+static void click(struct press *press, uint32_t line)
+{
+    const struct top_ui *ui = press->ui;
+    if (!ui->by_provider && line >= ui->line && line < ui->line + ui->page)
+        move_to(press, (int64_t)ui->offset + line - ui->line);
+}
+
 static enum top_answer press_in_list(struct press *press, uint32_t key)
 {
+    if (key >= TOP_KEY_CLICK)
+        click(press, key - TOP_KEY_CLICK);
     for (size_t i = 0; i < TABLE_SIZE; i++)
         for (size_t k = 0; k < sizeof table[i].keys / sizeof table[i].keys[0]; k++)
             if (table[i].keys[k] == key && key != 0)

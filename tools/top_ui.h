@@ -17,6 +17,7 @@ enum top_key {
     TOP_KEY_END,
     TOP_KEY_ERASE,
     TOP_KEY_ENTER,
+    TOP_KEY_CLICK = 0x120000, /* and the line's number added to it */
 };
 
 enum top_mode { TOP_MODE_LIST = 0, TOP_MODE_FILTER, TOP_MODE_SORT, TOP_MODE_HELP };
@@ -41,6 +42,7 @@ struct top_ui {
     bool is_gone;      /* the followed one is not there any more */
     uint32_t offset;   /* the first row on the screen */
     uint32_t page;     /* rows on the screen, set by drawing */
+    uint32_t line;     /* where the first of them is, the same */
     struct top_order order;
     char filter[TOP_FILTER_TEXT_SIZE]; /* as it was typed */
     char typed[TOP_FILTER_TEXT_SIZE];

@@ -184,6 +184,7 @@ static void draw_rows(const struct top_scene *scene, struct top_grid *grid, int 
     struct top_ui *ui = scene->ui;
     lay_out(grid->width, widths);
     draw_heading(grid, y++, widths);
+    ui->line = (uint32_t)y;
     scroll(ui, scene->rows->count, end > y ? (uint32_t)(end - y) : 0);
     if (scene->rows->count == 0 && y < end)
         draw_empty(scene, grid, y);

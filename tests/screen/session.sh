@@ -110,6 +110,8 @@ batch 0 -j -n 3 -d 0.2
 [ "$(wc -l <"$work/out")" = 3 ] || broken "three frames are three lines"
 batch 0 -b -n 1
 ! LC_ALL=C grep -q '[[:cntrl:]]' "$work/out" || broken "control characters: $(cat -v "$work/out")"
+"$bin/leasetop" -b -n 1 >&- 2>"$work/err"
+[ $? = 70 ] || broken "closed output: $(cat "$work/err")"
 "$bin/leasetop" -b -d 0.2 | head -1 >"$work/out"
 [ "${PIPESTATUS[0]}" = 0 ] || broken "a reader that leaves is no error"
 
@@ -178,6 +180,14 @@ mux send-keys q && until_gone HOLDER
 type_line "echo ended with \$?; stty -a >$work/after" && until_shown 'ended with 0'
 until [ -s "$work/after" ]; do sleep 0.01; done
 cmp -s "$work/before" "$work/after" || broken "stty: $(diff "$work/before" "$work/after")"
+
+# ended by a signal, and without colour
+type_line "clear; NO_COLOR=1 $bin/leasetop" && until_shown LIVE
+mux capture-pane -e -p | grep -q $'\033\\[[0-9;]*3[0-7]m' && broken "colour in spite of NO_COLOR"
+kill -TERM "$(pgrep -P "$(mux display-message -p '#{pane_pid}')")" && until_gone HOLDER
+rm "$work/after"
+type_line "stty -a >$work/after" && until [ -s "$work/after" ]; do sleep 0.01; done
+cmp -s "$work/before" "$work/after" || broken "stty after TERM: $(diff "$work/before" "$work/after")"
 
 # the terminal closes: nobody spins on
 mux new-window "exec $bin/leasetop"

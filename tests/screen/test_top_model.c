@@ -191,6 +191,19 @@ static void the_cursor_stays_with_its_row(void **state)
     assert_int_equal(stage->ui.cursor, 1);
 }
 
+static void a_click_moves_the_cursor(void **state)
+{
+    struct stage *stage = *state;
+    fleet_show(&stage->model, one_of_each(), START, true);
+    make_rows(stage, START);
+    stage->ui.line = 6; /* as drawing left it */
+    stage->ui.page = 10;
+    top_ui_key(&stage->ui, &stage->rows, TOP_KEY_CLICK + 8, START);
+    assert_int_equal(stage->ui.cursor, 2);
+    top_ui_key(&stage->ui, &stage->rows, TOP_KEY_CLICK + 2, START); /* above the list */
+    assert_int_equal(stage->ui.cursor, 2);
+}
+
 static void the_order_is_held_after_a_move_only(void **state)
 {
     struct stage *stage = *state;
@@ -317,6 +330,7 @@ int main(void)
         staged(ages_grow_and_leases_lapse_between_snapshots),
         staged(history_keeps_a_sample_each_step),
         staged(the_cursor_stays_with_its_row),
+        staged(a_click_moves_the_cursor),
         staged(the_order_is_held_after_a_move_only),
         staged(what_was_followed_and_ended_is_said),
         staged(filters_by_field_and_by_state),

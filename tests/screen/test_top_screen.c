@@ -15,7 +15,7 @@
 
 /* newterm keeps what it allocated for a terminal that it does not know. */
 const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void)
 {
     return "leak:libtinfo";
 }
