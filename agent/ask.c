@@ -6,6 +6,7 @@
 
 #include "agent/agent.h"
 #include "agent/asking.h"
+#include "agent/group.h"
 #include "broker/host_clock.h"
 #include "broker/host_fork.h"
 #include "broker/host_random.h"
@@ -103,9 +104,9 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
 {
     bool leases = answer->reason == REASON_LEASES || answer->reason == REASON_AHEAD ||
                   answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL ||
-                  answer->reason == REASON_NOT_YOURS;
+                  answer->reason == REASON_NOT_YOURS || answer->reason == REASON_GROUP;
     bool no = answer->verdict == ANSWER_NO || answer->verdict == ANSWER_WAIT;
-    return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
+    return no && leases && group_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
 
 /* Where no reading is to be had in time, what is known decides, if it can. */

@@ -25,6 +25,26 @@ struct engine_ask {
     char path[ENGINE_PATH_SIZE];
 };
 
+/* What vLLM's two counts were found to be worth; see probe_vllm.c. */
+struct vllm_memory {
+    bool believed;  /* /load counts */
+    bool drifted;   /* /load counts wrongly, until it restarts */
+    ns_t odds_ns;   /* since when it contradicts the gauges; 0: it does not */
+    ns_t gauges_ns; /* when the gauges were last asked for that then answered; 0 never */
+    int waiting;    /* by them */
+    bool cache_full;
+    double started; /* the server's own time of its start; 0: not told */
+};
+
+struct sglang_memory {
+    int way;   /* the kind of question that was answered last */
+    int ranks; /* how many told their load */
+};
+
+struct swap_memory {
+    bool no_hardware; /* it has no /api/hardware */
+};
+
 /* What is remembered of a server from one probe to the next. Zeroed: nothing. */
 struct engine_memory {
     ns_t awake_ns; /* when a question that keeps it awake was sent that it then answered; 0 never */
@@ -32,6 +52,9 @@ struct engine_memory {
     bool can_sleep;
     bool seen_asleep;
     bool slots_off;
+    struct vllm_memory vllm;
+    struct sglang_memory sglang;
+    struct swap_memory swap;
 };
 
 /* llama.cpp's, set by begin. Flags and counts are -1 where nothing is told. */
@@ -49,6 +72,29 @@ struct llama_state {
     int deferred;
 };
 
+/* Of the engines that use probe_asks.h. Bits by kind. */
+struct asks {
+    unsigned todo, sent;
+    ns_t sent_ns[ENGINE_ASKS_MAX];
+};
+
+struct vllm_state {
+    bool load_told, metrics_answered;
+    int load;
+    int running, waiting; /* by the gauges; -1: not told */
+};
+
+struct swap_state {
+    bool running_told;
+    bool hardware_due; /* was asked for and has not answered */
+    bool slots_told;
+    bool at_peer;
+    enum model_state wanted; /* of model= */
+    int ttl;                 /* of model=; -1: not told */
+    int running, ready;      /* models */
+    int in_flight, slots;    /* of all; in_flight is -1 where nothing is told */
+};
+
 struct probe_run {
     const struct provider_spec *spec;
     enum probe_wants wants;
@@ -57,6 +103,9 @@ struct probe_run {
     struct reading reading;
     bool decided; /* the reading is complete: what is still unanswered is not waited for */
     struct llama_state llama;
+    struct asks asks;
+    struct vllm_state vllm;
+    struct swap_state swap;
 };
 
 struct engine {
@@ -69,6 +118,10 @@ struct engine {
 
 extern const struct engine engine_llama;
 extern const struct engine engine_static;
+extern const struct engine engine_vllm;
+extern const struct engine engine_sglang;
+extern const struct engine engine_tgi;
+extern const struct engine engine_swap;
 
 /* Never NULL: what is not known is asked as llama.cpp. */
 const struct engine *engine_of(enum engine_kind kind);

@@ -40,7 +40,14 @@ struct probe_target {
 
 const struct engine *engine_of(enum engine_kind kind)
 {
-    return kind == ENGINE_STATIC ? &engine_static : &engine_llama;
+    switch (kind) {
+    case ENGINE_STATIC: return &engine_static;
+    case ENGINE_VLLM: return &engine_vllm;
+    case ENGINE_SGLANG: return &engine_sglang;
+    case ENGINE_TGI: return &engine_tgi;
+    case ENGINE_LLAMA_SWAP: return &engine_swap;
+    default: return &engine_llama;
+    }
 }
 
 void run_detail(struct probe_run *run, const char *format, ...)

@@ -8,12 +8,13 @@
  *   /v1/models   of a router: whether the model is loaded. Asking for its slots would load it.
  *   /health      of servers so old that it counts slots.
  */
-#include "agent/engine.h"
+#include "agent/probe_llama.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "agent/engine.h"
 #include "agent/probe_json.h"
 #include "agent/probe_metrics.h"
 
@@ -367,7 +368,7 @@ static int slot_task(const json_t *slot)
     return probe_json_count(slot, "id_task", &task) ? task : -1;
 }
 
-static bool read_slots(struct reading *reading, const json_t *slots)
+bool llama_read_slots(struct reading *reading, const json_t *slots)
 {
     size_t index;
     const json_t *slot;
@@ -394,7 +395,7 @@ static bool read_slots(struct reading *reading, const json_t *slots)
 
 static void take_slots(struct probe_run *run, const json_t *slots)
 {
-    if (!json_is_array(slots) || json_array_size(slots) == 0 || !read_slots(&run->reading, slots)) {
+    if (!json_is_array(slots) || json_array_size(slots) == 0 || !llama_read_slots(&run->reading, slots)) {
         decide_unknown(run, "the answer to /slots is not llama.cpp's");
         return;
     }

@@ -281,7 +281,7 @@ static enum speaker_state await_start(struct speaker *speaker)
 static void stop_threads(struct speaker *speaker)
 {
     uint64_t one = 1;
-    atomic_store_explicit(&speaker->stop, true, memory_order_release);
+    atomic_store_explicit(&speaker->stop, 1, memory_order_release);
     if (write(speaker->wake_fd, &one, sizeof one) < 0)
         perror(NULL); /* cannot happen: the counter is far from full */
     pthread_join(speaker->thread, NULL);

@@ -286,6 +286,7 @@ static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
         struct provider *provider = agent->providers[i];
         if (provider_open(provider) < 0)
             continue;
+        provider_reap(provider, REAP_ALL, 0); /* a look at which the dead are noticed */
         group_look(provider);
         pthread_mutex_lock(&provider->mutex);
         provider_look(provider);

@@ -134,6 +134,7 @@ static int begin(struct table *base, struct book *book, int64_t budget_ms)
     int error = host_lock_acquire(&table->lock, HOST_LOCK_EXCLUSIVE, (int)budget_ms);
     if (error < 0)
         return error;
+    atomic_fetch_add_explicit(&table->file->header.words.turns, 1, memory_order_relaxed);
     uint64_t writes = atomic_load_explicit(&table->file->header.writes, memory_order_acquire);
     if (writes != table->writes) {
         load(table, book);
@@ -364,7 +365,7 @@ int host_table_open(struct host_table *table, int dir_fd, const char *provider, 
         return error;
     }
     host_lock_expect(&table->lock, sizeof(struct host_file));
-    host_lock_watch(&table->lock, &table->file->header.words.change);
+    host_lock_watch(&table->lock, &table->file->header.words.turns);
     table->writes = 0;
     load(table, book);
     return 0;

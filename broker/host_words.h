@@ -19,6 +19,9 @@ struct host_words {
      * changes the word clears it and wakes all. A sleeper that is killed leaves a bit that the next
      * change clears: nothing to clean up. */
     _Atomic uint32_t change;
+    /* Grows whenever somebody has taken the book's lock, also to decide what changes nothing: as long
+     * as it moves, nobody sits on the lock. */
+    _Atomic uint32_t turns;
     /* Grows when waiters of the queue are called; they sleep on it with a bit of their own. */
     _Atomic uint32_t call;
     /* Grows when somebody wants a reading; the speaker sleeps on it. */

@@ -39,7 +39,7 @@ static const char *ended(enum record_end end)
 static const char *health_text(enum health health)
 {
     switch (health) {
-    case HEALTH_BUSY: return "the server accepts connections and does not answer: busy";
+    case HEALTH_BUSY: return "the server is busy: it does not answer in time, or has a queue";
     case HEALTH_LOADING: return "the server is loading its model";
     case HEALTH_UNAUTHORIZED: return "the server refuses our key: check key-file";
     case HEALTH_DOWN: return "the server is down";

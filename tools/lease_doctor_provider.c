@@ -71,13 +71,13 @@ static void check_health(struct doctor *doctor, const struct provider_spec *spec
     case HEALTH_SLEEPING:
     case HEALTH_UNLOADED:
     case HEALTH_LOADING:
-        doctor_ok(doctor, spec->name, "%s, %s", health_name((enum health)reading->health),
-                  reading->engine);
+        doctor_ok(doctor, spec->name, "%s, %s%s%s", health_name((enum health)reading->health),
+                  reading->engine, reading->detail[0] ? ": " : "", reading->detail);
         break;
     case HEALTH_UNAUTHORIZED: wrong_key(doctor, spec); break;
     case HEALTH_BUSY:
         doctor_wrong(doctor, spec->name, "see whether the server is overloaded or hangs",
-                     "%s accepts connections and does not answer in %d ms", spec->url, LOOK_MS);
+                     "%s is busy: %s", spec->url, detail);
         break;
     case HEALTH_DOWN:
         doctor_wrong(doctor, spec->name, "start the server, or correct its address",

@@ -9,8 +9,12 @@
 
 #include "tests/lib/check.h"
 
-static int status_of(const char *body)
+/* NAME.503.txt says it, or the error that the body is. */
+static int status_of(const char *name, const char *body)
 {
+    for (const char *dot = strchr(name, '.'); dot != NULL; dot = strchr(dot + 1, '.'))
+        if (strspn(dot + 1, "0123456789") == 3 && dot[4] == '.')
+            return atoi(dot + 1);
     const char *code = strstr(body, "\"code\":");
     return strncmp(body, "{\"error\":", 9) == 0 && code != NULL ? atoi(code + 7) : 200;
 }
@@ -28,7 +32,7 @@ static void load_one(const char *path, struct recorded *one)
            strstr(path, ".txt") == NULL) /* in text the end of a line counts */
         one->size--;
     one->body[one->size] = '\0';
-    one->status = status_of(one->body);
+    one->status = status_of(one->name, one->body);
 }
 
 static int by_name(const void *a, const void *b)
@@ -45,7 +49,7 @@ static size_t load_folder(const char *engine, const char *under, struct recorded
         fail_msg("%s cannot be read", path);
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         struct recorded *one = &all[count];
-        if (entry->d_name[0] == '.')
+        if (entry->d_name[0] == '.' || strcmp(entry->d_name, "README.md") == 0)
             continue;
         snprintf(one->name, sizeof one->name, "%.60s%.60s", under, entry->d_name);
         if (entry->d_type == DT_DIR) {

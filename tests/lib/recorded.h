@@ -1,4 +1,5 @@
-/* The bodies that real servers answered, as they lie in tests/recorded, for tests of the probes. */
+/* The bodies that servers answer, as they lie in tests/recorded, for tests of the probes: recorded from
+ * real ones, or written from documentation where a README.md beside them says so. */
 #ifndef TESTS_LIB_RECORDED_H
 #define TESTS_LIB_RECORDED_H
 
@@ -9,7 +10,7 @@ struct recorded {
     char name[128]; /* below the folder of the engine: "b6845/np1_idle.slots.json" */
     char *body;     /* without white space at its end, a NUL after it */
     size_t size;
-    int status; /* the "code" of an error, else 200 */
+    int status; /* of a name like NAME.503.txt, the "code" of an error, else 200 */
 };
 
 #define RECORDED_MAX 512

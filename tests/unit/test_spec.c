@@ -90,7 +90,10 @@ static void an_engine_may_be_named(void **state)
     (void)state;
     assert_int_equal(parse("a=llama.cpp+http://h").engine, ENGINE_LLAMA_CPP);
     assert_string_equal(parse("a=llama.cpp+https://h/x").url, "https://h/x");
-    refuses("a=vllm+http://h", "engine vllm is not supported");
+    assert_int_equal(parse("a=vllm+http://h,slots=8").engine, ENGINE_VLLM);
+    assert_int_equal(parse("a=sglang+http://h").engine, ENGINE_SGLANG);
+    assert_int_equal(parse("a=tgi+http://h").engine, ENGINE_TGI);
+    assert_int_equal(parse("a=llama-swap+http://h,model=m").engine, ENGINE_LLAMA_SWAP);
     refuses("a=ollama+http://h", "engine ollama is not supported");
     refuses("a=nonsense+http://h", "no engine is named 'nonsense'");
     refuses("a=static+http://h", "no engine is named 'static'");
