@@ -149,6 +149,10 @@ int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms);
 /* "book locked by pid 7, ...": for LEASE_ELOCKED, also where the book could not even be opened. */
 void provider_lock_text(struct lease_agent *agent, const char *name, char *text, size_t size);
 
+/* The live words, or others that nobody else knows while the book's file is cut short: the next step
+ * opens it anew. To be asked for each time, since a touch of a page that is gone ends the process. */
+struct host_words *provider_words(struct provider *provider);
+
 /* Leaves the book for the one of the same name in the agent's directory. */
 void provider_move(struct provider *provider);
 

@@ -189,8 +189,12 @@ ns_t asking_next_look(const struct answer *answer)
 
 int asking_wait(struct asking *asking)
 {
+    struct provider *provider = asking->provider;
+    bool queues = asking->request.wait_ms > 0;
     for (;;) {
-        _Atomic uint32_t *call = &asking->provider->words->call;
+        /* who does not wait does not pay for looking */
+        struct host_words *words = queues ? provider_words(provider) : &provider->own_words;
+        _Atomic uint32_t *call = &words->call;
         uint32_t seen = atomic_load_explicit(call, memory_order_acquire);
         int error = asking_step(asking);
         const struct answer *answer = &asking->effects.reply;
@@ -199,6 +203,7 @@ int asking_wait(struct asking *asking)
         bool unread = error == LEASE_ETIMEOUT && stands_in_queue(asking);
         if (!unread && (error < 0 || answer->verdict != ANSWER_WAIT))
             return error;
+        queues = true;
         ns_t left = asking_next_look(answer) - host_now_ns();
         bool slept =
             left > 0 && host_wait(call, seen, host_words_bit(answer->cell), left) == LEASE_ETIMEOUT;

@@ -1,4 +1,4 @@
-/* How one kind of server is asked: a state machine without socket, clock or file, one a file
+/* How one kind of server is asked: a state machine without socket or clock, one a file
  * (probe_llama.c, ...). probe.c drives it over HTTP, tests drive it with recorded answers.
  *
  *   begin            then, until next says false with nothing unanswered:
@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "agent/http.h"
+#include "agent/ollama_child.h"
 #include "agent/probe.h"
 #include "agent/spec.h"
 #include "broker/reading.h"
@@ -20,9 +21,13 @@
 #define ENGINE_PATH_SIZE 512
 #define ENGINE_ASKS_MAX  8 /* kinds of question of one engine */
 
+/* Zeroed before each `next`; most engines set kind and path alone. */
 struct engine_ask {
     int kind; /* the engine's own number, below ENGINE_ASKS_MAX */
     char path[ENGINE_PATH_SIZE];
+    uint16_t local_port; /* not 0: this port of 127.0.0.1 is asked instead, without the key */
+    bool program;        /* the spec's program is run; what it prints is the body, and `status` its
+                          * exit code, or minus a signal; HTTP_UNREACHABLE: it could not be */
 };
 
 /* What vLLM's two counts were found to be worth; see probe_vllm.c. */
@@ -45,6 +50,11 @@ struct swap_memory {
     bool no_hardware; /* it has no /api/hardware */
 };
 
+struct ollama_memory {
+    struct ollama_child child; /* pid 0: none found */
+    ns_t looked_ns;            /* when the process list was last read; 0 never */
+};
+
 /* What is remembered of a server from one probe to the next. Zeroed: nothing. */
 struct engine_memory {
     ns_t awake_ns; /* when a question that keeps it awake was sent that it then answered; 0 never */
@@ -55,6 +65,7 @@ struct engine_memory {
     struct vllm_memory vllm;
     struct sglang_memory sglang;
     struct swap_memory swap;
+    struct ollama_memory ollama;
 };
 
 /* llama.cpp's, set by begin. Flags and counts are -1 where nothing is told. */
@@ -95,6 +106,20 @@ struct swap_state {
     int in_flight, slots;    /* of all; in_flight is -1 where nothing is told */
 };
 
+/* Of an engine that is being found out, probe_detect.c. */
+struct detect_state {
+    unsigned answered;          /* bits of kinds */
+    bool starting;              /* 503 to something */
+    struct http_answer refused; /* 401 or 403 to something; status 0: to nothing */
+    const struct mark *best;    /* so far */
+};
+
+struct ollama_state {
+    int models;   /* loaded, as far as told */
+    bool loaded;  /* the one that is wanted, or any */
+    bool counted; /* by its child */
+};
+
 struct probe_run {
     const struct provider_spec *spec;
     enum probe_wants wants;
@@ -106,6 +131,10 @@ struct probe_run {
     struct asks asks;
     struct vllm_state vllm;
     struct swap_state swap;
+    struct ollama_state ollama;
+    struct detect_state detect;
+    const struct engine *found; /* by `take` of engine_detect: this one goes on */
+    int found_by;               /* see struct reading */
 };
 
 struct engine {
@@ -122,8 +151,12 @@ extern const struct engine engine_vllm;
 extern const struct engine engine_sglang;
 extern const struct engine engine_tgi;
 extern const struct engine engine_swap;
+extern const struct engine engine_ollama;
+extern const struct engine engine_lmstudio;
+extern const struct engine engine_exec;
+extern const struct engine engine_detect;
 
-/* Never NULL: what is not known is asked as llama.cpp. */
+/* Never NULL: what is not known is to be found out. */
 const struct engine *engine_of(enum engine_kind kind);
 
 /* Health, and one line for people; what came from outside is made printable and cut. */

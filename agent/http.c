@@ -18,6 +18,7 @@
 #define CURL_DISABLE_DEPRECATION
 #include <curl/curl.h>
 
+#include "agent/http_watch.h"
 #include "broker/error.h"
 
 /* ---- libcurl, loaded when first needed ---- */
@@ -36,6 +37,7 @@
     X(CURLMcode, multi_add_handle, (CURLM *, CURL *))                                              \
     X(CURLMcode, multi_remove_handle, (CURLM *, CURL *))                                           \
     X(CURLMcode, multi_socket_action, (CURLM *, curl_socket_t, int, int *))                        \
+    X(CURLMcode, multi_assign, (CURLM *, curl_socket_t, void *))                                   \
     X(CURLMsg *, multi_info_read, (CURLM *, int *))                                                \
     X(struct curl_slist *, slist_append, (struct curl_slist *, const char *))                      \
     X(void, slist_free_all, (struct curl_slist *))
@@ -126,8 +128,9 @@ struct http {
     CURLM *multi; /* NULL until the first request */
     int fd;
     int pending;
-    ns_t deadline;
+    ns_t deadline; /* libcurl's */
     struct request *requests;
+    struct watch_list watches;
 };
 
 static void request_free(struct request *request)
@@ -192,12 +195,12 @@ static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl
     return fd < 0 ? CURL_SOCKET_BAD : fd;
 }
 
+/* of_socket is set from the second time on. */
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *of_socket)
 {
     struct http *http = arg;
     struct epoll_event event = {.data.fd = fd};
     (void)easy;
-    (void)of_socket;
     if (what == CURL_POLL_REMOVE) {
         epoll_ctl(http->fd, EPOLL_CTL_DEL, fd, NULL);
         return 0;
@@ -206,8 +209,11 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *of
         event.events |= EPOLLIN;
     if (what & CURL_POLL_OUT)
         event.events |= EPOLLOUT;
-    if (epoll_ctl(http->fd, EPOLL_CTL_MOD, fd, &event) != 0 &&
-        epoll_ctl(http->fd, EPOLL_CTL_ADD, fd, &event) != 0)
+    if (of_socket == NULL)
+        curl.multi_assign(http->multi, fd, http);
+    int first = of_socket == NULL ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    int second = of_socket == NULL ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (epoll_ctl(http->fd, first, fd, &event) != 0 && epoll_ctl(http->fd, second, fd, &event) != 0)
         return -1;
     return 0;
 }
@@ -230,6 +236,7 @@ int http_open(ns_t (*now)(void), struct http **http)
     (*http)->now = now;
     (*http)->deadline = NS_NEVER;
     (*http)->fd = epoll_create1(EPOLL_CLOEXEC);
+    (*http)->watches.epoll_fd = (*http)->fd;
     if ((*http)->fd >= 0)
         return 0;
     free(*http);
@@ -243,6 +250,7 @@ void http_close(struct http **http)
     if (self == NULL)
         return;
     *http = NULL;
+    watch_list_drop(&self->watches);
     if (self->multi != NULL) {
         struct shield shield;
         shield_up(&shield);
@@ -265,12 +273,18 @@ int http_fd(const struct http *http)
 
 ns_t http_deadline(const struct http *http)
 {
-    return http->pending == 0 ? NS_NEVER : http->deadline;
+    ns_t first = watch_list_deadline(&http->watches);
+    return http->pending > 0 && http->deadline < first ? http->deadline : first;
 }
 
 int http_pending(const struct http *http)
 {
-    return http->pending;
+    return http->pending + http->watches.count;
+}
+
+int http_watch(struct http *http, struct http_watch *watch)
+{
+    return watch_list_add(&http->watches, watch);
 }
 
 static int multi_open(struct http *http)
@@ -384,6 +398,7 @@ int http_get(struct http *http, const char *url, const char *const *headers, int
 void http_cancel(struct http *http, const void *arg)
 {
     struct shield shield;
+    watch_list_cancel(&http->watches, arg);
     if (http->multi == NULL)
         return;
     shield_up(&shield);
@@ -485,12 +500,10 @@ static int flags_of(uint32_t events)
     return flags;
 }
 
-static void drive(struct http *http)
+static void drive_curl(struct http *http, const struct epoll_event *events, int count)
 {
-    struct epoll_event events[32];
     struct shield shield;
     int running;
-    int count = epoll_wait(http->fd, events, 32, 0);
     shield_up(&shield);
     for (int i = 0; i < count; i++)
         curl.multi_socket_action(http->multi, events[i].data.fd, flags_of(events[i].events),
@@ -502,16 +515,28 @@ static void drive(struct http *http)
     shield_down(&shield);
 }
 
+/* True if a watch was called. */
+static bool drive(struct http *http)
+{
+    struct epoll_event events[32];
+    int count = epoll_wait(http->fd, events, 32, 0), others = 0;
+    for (int i = 0; i < count; i++)
+        if (!watch_list_ready(&http->watches, events[i].data.fd))
+            events[others++] = events[i];
+    if (http->multi != NULL)
+        drive_curl(http, events, others);
+    return http->watches.count > 0 && watch_list_call(&http->watches, http->now());
+}
+
 void http_run(struct http *http)
 {
-    if (http->multi == NULL)
+    if (http->multi == NULL && http->watches.count == 0)
         return;
     /* Again where a callback started something: its connection leaves in this turn. Bounded, so
      * that callbacks that always start another GET cannot keep the loop here. */
     for (int turn = 0; turn < 8; turn++) {
-        bool any = false;
-        drive(http);
-        while (finish_one(http))
+        bool any = drive(http);
+        while (http->multi != NULL && finish_one(http))
             any = true;
         if (!any)
             return;
@@ -532,7 +557,7 @@ static int wait_ms(const struct http *http)
 
 void http_drain(struct http *http)
 {
-    while (http->pending > 0) {
+    while (http_pending(http) > 0) {
         struct pollfd ready = {.fd = http->fd, .events = POLLIN};
         poll(&ready, 1, wait_ms(http)); /* interrupted is as good as ready: run finds out */
         http_run(http);

@@ -1,4 +1,5 @@
-/* HTTP GETs, many at once, inside somebody's event loop or blocking on top of the same code.
+/* HTTP GETs, many at once, inside somebody's event loop or blocking on top of the same code; with
+ * http_watch.h whatever else a probe waits for.
  *
  * This room is the only one that knows libcurl, and it does not link it: linking costs every
  * short-lived command 4 ms at its start and an embedding process all that libcurl depends on. So
@@ -54,7 +55,8 @@ typedef void http_callback(void *arg, const struct http_answer *answer);
  * descriptor); *http is NULL then. The caller owns it. */
 int http_open(ns_t (*now)(void), struct http **http);
 
-/* Ends all requests without their callbacks and frees it; *http becomes NULL. NULL is allowed. */
+/* Ends all requests without their callbacks, drops all watches and frees it; *http becomes NULL. NULL
+ * is allowed. */
 void http_close(struct http **http);
 
 /* Readable when http_run has something to do; for a poll or another epoll. Owned by http. */
@@ -63,7 +65,7 @@ int http_fd(const struct http *http);
 /* When http_run wants to be called at the latest; NS_NEVER while idle. */
 ns_t http_deadline(const struct http *http);
 
-/* Requests under way. */
+/* Requests and watches under way. */
 int http_pending(const struct http *http);
 
 /* Does what is ready and calls back for what has ended. Never blocks. */
@@ -79,7 +81,7 @@ void http_drain(struct http *http);
 int http_get(struct http *http, const char *url, const char *const *headers, int timeout_ms,
              int connect_timeout_ms, http_callback *done, void *arg);
 
-/* Ends every request started with `arg` without its callback. */
+/* Ends every request started with `arg` without its callback, and cancels every watch with it. */
 void http_cancel(struct http *http, const void *arg);
 
 #endif

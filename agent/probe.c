@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "agent/engine.h"
+#include "agent/probe_detect.h"
 #include "agent/probe_key.h"
+#include "agent/program.h"
 #include "broker/error.h"
 
 /* A question under way: its address is the http_get's arg, so that each can be told and cancelled.
@@ -17,11 +19,20 @@ struct asking {
     bool pending;
 };
 
+/* An answer that told which engine it is: that one's first question may be the same. */
+struct replay {
+    const struct http_answer *answer; /* NULL: none */
+    const char *path;
+    ns_t sent_ns;
+};
+
 /* Invariant: pending is the number of askings that are; 0 unless running. */
 struct probe_target {
     struct provider_spec spec;
     ns_t (*now)(void);
-    const struct engine *engine;
+    const struct engine *engine; /* of ENGINE_AUTO: engine_detect, or what it has found */
+    int found_by;                /* see struct reading */
+    struct replay replay;        /* during one pump */
     struct probe_key key;
     struct engine_memory memory;
     ns_t unanswered_ns[PROBE_UNANSWERED_MAX]; /* when each timed out; the oldest is overwritten */
@@ -46,7 +57,11 @@ const struct engine *engine_of(enum engine_kind kind)
     case ENGINE_SGLANG: return &engine_sglang;
     case ENGINE_TGI: return &engine_tgi;
     case ENGINE_LLAMA_SWAP: return &engine_swap;
-    default: return &engine_llama;
+    case ENGINE_LLAMA_CPP: return &engine_llama;
+    case ENGINE_OLLAMA: return &engine_ollama;
+    case ENGINE_LMSTUDIO: return &engine_lmstudio;
+    case ENGINE_EXEC: return &engine_exec;
+    default: return &engine_detect;
     }
 }
 
@@ -161,6 +176,57 @@ static void note_unanswered(struct probe_target *target)
     target->unanswered_ns[target->unanswered_next++ % PROBE_UNANSWERED_MAX] = target->now();
 }
 
+/* ---- which engine ---- */
+
+/* Behind what else there is to say, where it fits. */
+static void tell_reason(struct probe_run *run)
+{
+    struct reading *reading = &run->reading;
+    const char *path = detect_path(reading->found_by);
+    char line[2 * DETAIL_SIZE];
+    int length = reading->detail[0] == '\0'
+                     ? snprintf(line, sizeof line, "engine found out by %s", path)
+                     : snprintf(line, sizeof line, "%s (engine by %s)", reading->detail, path);
+    if (path[0] != '\0' && length < DETAIL_SIZE)
+        run_detail(run, "%s", line);
+}
+
+/* Where the server is found to be down or starting, refuses, or makes no sense, it may be another one
+ * by the next probe. What it was last is still said, unless somebody else answers. */
+static void settle_engine(struct probe_target *target)
+{
+    struct probe_run *run = &target->run;
+    struct reading *reading = &run->reading;
+    bool lost = reading->health != HEALTH_BUSY && !health_admits((enum health)reading->health);
+    if (target->spec.engine != ENGINE_AUTO)
+        return;
+    if (target->engine == &engine_detect && reading->health != HEALTH_UNKNOWN &&
+        detect_engine(run->last.engine) != NULL) {
+        memcpy(reading->engine, run->last.engine, sizeof reading->engine);
+        reading->found_by = run->last.found_by;
+    } else {
+        reading->found_by = target->found_by;
+    }
+    tell_reason(run);
+    if (lost && target->engine != &engine_detect) {
+        target->engine = &engine_detect;
+        target->found_by = 0;
+        target->memory = (struct engine_memory){0};
+    }
+}
+
+/* Somebody else has asked it lately: what he found is not to be found out again. */
+static void take_over_engine(struct probe_target *target)
+{
+    const struct reading *last = &target->run.last;
+    const struct engine *known = detect_engine(last->engine);
+    bool usable = last->health == HEALTH_BUSY || health_admits((enum health)last->health);
+    if (target->engine != &engine_detect || known == NULL || last->found_by == 0 || !usable)
+        return;
+    target->engine = known;
+    target->found_by = last->found_by;
+}
+
 /* ---- one probe ---- */
 
 static void finish(struct probe_target *target)
@@ -173,12 +239,27 @@ static void finish(struct probe_target *target)
     reading->answered_ns = target->now();
     if (target->key.open_to_others && reading->detail[0] == '\0')
         run_detail(run, "warning: others may write %s", target->spec.key_file);
+    settle_engine(target);
     reading_sanitize(reading);
     target->running = false;
     target->done(target->arg, reading);
 }
 
 static void pump(struct probe_target *target);
+static void begin_engine(struct probe_target *target, ns_t now);
+
+/* The engine is known now, and the probe goes on as its own. */
+static void become(struct probe_target *target, int kind, const struct http_answer *answer)
+{
+    struct probe_run *run = &target->run;
+    cancel_askings(target);
+    target->engine = run->found;
+    target->found_by = run->found_by;
+    run->found = NULL;
+    target->replay = (struct replay){
+        .answer = answer, .path = detect_path(kind + 1), .sent_ns = run->asks.sent_ns[kind]};
+    begin_engine(target, target->replay.sent_ns);
+}
 
 static void on_answer(void *arg, const struct http_answer *answer)
 {
@@ -189,21 +270,35 @@ static void on_answer(void *arg, const struct http_answer *answer)
     if (answer->failure == HTTP_TIMEOUT_ANSWER)
         note_unanswered(target);
     target->engine->take(&target->run, asking->kind, answer);
+    if (target->run.found != NULL)
+        become(target, asking->kind, answer);
     pump(target);
+}
+
+static int ask_http(struct probe_target *target, const struct engine_ask *question, int left_ms,
+                    struct asking *asking)
+{
+    char url[SPEC_URL_SIZE + ENGINE_PATH_SIZE];
+    const char *headers[] = {target->key.header, NULL};
+    bool with_key = question->local_port == 0 && target->key.header[0] != '\0';
+    if (question->local_port != 0)
+        snprintf(url, sizeof url, "http://127.0.0.1:%u%s", question->local_port, question->path);
+    else
+        snprintf(url, sizeof url, "%s%s", target->spec.probe_url, question->path);
+    return http_get(target->http, url, with_key ? headers : NULL, left_ms, left_ms, on_answer,
+                    asking);
 }
 
 static int ask(struct probe_target *target, const struct engine_ask *question)
 {
-    char url[SPEC_URL_SIZE + ENGINE_PATH_SIZE];
-    const char *headers[] = {target->key.header, NULL};
     struct asking *asking = &target->askings[question->kind];
     int left_ms = (int)((target->deadline - target->now()) / NS_PER_MS);
     if (left_ms < 1)
         left_ms = 1;
-    snprintf(url, sizeof url, "%s%s", target->spec.probe_url, question->path);
     *asking = (struct asking){.target = target, .kind = question->kind};
-    int error = http_get(target->http, url, target->key.header[0] != '\0' ? headers : NULL, left_ms,
-                         left_ms, on_answer, asking);
+    int error = question->program ? program_start(target->http, target->now, target->spec.program,
+                                                  target->spec.name, left_ms, on_answer, asking)
+                                  : ask_http(target, question, left_ms, asking);
     if (error == 0) {
         asking->pending = true;
         target->pending++;
@@ -225,20 +320,67 @@ static void give_up(struct probe_target *target, enum health health, const char 
     finish(target);
 }
 
+/* For the engine to say: what cannot be run is a matter of the configuration. */
+static void take_no_program(struct probe_target *target, const struct engine_ask *question,
+                            int error)
+{
+    struct http_answer answer = {.failure = HTTP_UNREACHABLE, .body = ""};
+    answer.reason = error == LEASE_EABSENT  ? "there is no such program"
+                    : error == LEASE_EPERM  ? "it may not be executed"
+                    : error == LEASE_EINVAL ? "it is no program (a script begins with #!)"
+                    : error == LEASE_EFULL  ? "too many of its processes cannot be killed"
+                    : error == LEASE_ENOMEM ? "out of memory or processes"
+                                            : "it cannot be started";
+    target->engine->take(&target->run, question->kind, &answer);
+}
+
+/* True if the question is the one whose answer is at hand. */
+static bool take_replay(struct probe_target *target, const struct engine_ask *question)
+{
+    struct replay replay = target->replay;
+    if (replay.answer == NULL || question->local_port != 0 || question->program ||
+        strcmp(replay.path, question->path) != 0)
+        return false;
+    target->replay.answer = NULL;
+    target->engine->take(&target->run, question->kind, replay.answer);
+    return true;
+}
+
+static bool next_question(struct probe_target *target, struct engine_ask *question)
+{
+    ns_t now = target->replay.answer != NULL ? target->replay.sent_ns : target->now();
+    question->local_port = 0;
+    question->program = false;
+    return !target->run.decided && target->engine->next(&target->run, now, question);
+}
+
 /* Sends what there is to be asked now; finishes when there is nothing more. */
 static void pump(struct probe_target *target)
 {
     struct engine_ask question;
-    while (!target->run.decided && target->engine->next(&target->run, target->now(), &question)) {
+    while (next_question(target, &question)) {
+        if (take_replay(target, &question))
+            continue;
         int error = ask(target, &question);
-        if (error != 0) {
+        if (error != 0 && question.program) {
+            take_no_program(target, &question, error);
+        } else if (error != 0) {
             give_up(target, HEALTH_UNKNOWN, error == LEASE_EABSENT ? "libcurl.so.4" : "request",
                     error);
             return;
         }
     }
+    target->replay.answer = NULL;
     if (target->run.decided || target->pending == 0)
         finish(target);
+}
+
+static void begin_engine(struct probe_target *target, ns_t now)
+{
+    struct probe_run *run = &target->run;
+    reading_clear(&run->reading);
+    snprintf(run->reading.engine, sizeof run->reading.engine, "%s", target->engine->name);
+    target->engine->begin(run, now);
 }
 
 static void run_begin(struct probe_target *target, enum probe_wants wants,
@@ -249,13 +391,14 @@ static void run_begin(struct probe_target *target, enum probe_wants wants,
         memmove(&run->last, last, sizeof run->last);
     else
         reading_clear(&run->last);
-    reading_clear(&run->reading);
+    take_over_engine(target);
     run->spec = &target->spec;
     run->wants = wants;
     run->memory = target->memory;
     run->decided = false;
-    snprintf(run->reading.engine, sizeof run->reading.engine, "%s", target->engine->name);
-    target->engine->begin(run, target->now());
+    run->found = NULL;
+    target->replay.answer = NULL;
+    begin_engine(target, target->now());
 }
 
 int probe_start(struct http *http, struct probe_target *target, enum probe_wants wants,

@@ -15,6 +15,15 @@
 
 #define SPEAKER_LOCK_FILE "agent.lock"
 
+/* When a provider is to be asked, as its book says: the same until the book changes. */
+struct probe_plan {
+    ns_t made_ns;       /* 0: never */
+    uint32_t change;    /* the book's change word before it was read */
+    bool watched;       /* somebody looked lately */
+    ns_t due_ns;        /* of the next background probe */
+    ns_t not_before_ns; /* the server's pause */
+};
+
 /* One provider's probe. */
 struct prober {
     struct speaker *speaker;
@@ -26,6 +35,7 @@ struct prober {
     bool parked;     /* `reading` waits for the book's lock */
     ns_t parked_ns;
     ns_t tick_ns; /* when the book is looked at next */
+    struct probe_plan plan;
     struct reading reading;
 };
 

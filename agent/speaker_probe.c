@@ -15,7 +15,7 @@
 
 static struct host_words *words_of(const struct prober *prober)
 {
-    return prober->provider->words;
+    return provider_words(prober->provider);
 }
 
 /* ---- the list ----------------------------------------------------------------------------------------- */
@@ -96,38 +96,50 @@ static void probed(void *arg, const struct reading *reading)
     offer(prober);
 }
 
-struct plan {
-    ns_t due_ns;        /* of the next background probe */
-    ns_t not_before_ns; /* the server's pause */
-    struct reading last;
-};
-
-static void make_plan(struct prober *prober, ns_t now, struct plan *plan)
+static void make_plan(struct prober *prober, struct probe_plan *plan)
 {
     struct provider *provider = prober->provider;
-    ns_t watched = atomic_load_explicit(&words_of(prober)->watched_ns, memory_order_relaxed);
-    bool is_watched = watched != 0 && now - watched < WATCHED_MS * NS_PER_MS;
     pthread_mutex_lock(&provider->mutex);
     provider_look(provider);
-    plan->due_ns = attribution_next_due(provider->book, is_watched);
+    plan->due_ns = attribution_next_due(provider->book, plan->watched);
     plan->not_before_ns = attribution_not_before(provider->book);
-    plan->last = provider->book->sight.reading;
+    bool read = provider->book->sight.reading.answered_ns != 0;
     pthread_mutex_unlock(&provider->mutex);
     int hung = probe_unanswered(prober->target);
-    if (hung >= UNANSWERED_SLOWS && plan->last.answered_ns)
+    if (hung >= UNANSWERED_SLOWS && read)
         plan->due_ns += hung * PROBE_IDLE_MS * NS_PER_MS;
 }
 
-static void start_probe(struct prober *prober, const struct plan *plan, enum probe_wants wants,
-                        ns_t now)
+/* Each turn of the loop asks this of all providers, and a look at a book costs a system call. */
+static const struct probe_plan *plan_of(struct prober *prober, ns_t now)
 {
+    struct probe_plan *plan = &prober->plan;
+    struct host_words *words = words_of(prober);
+    ns_t watched = atomic_load_explicit(&words->watched_ns, memory_order_relaxed);
+    bool is_watched = watched != 0 && now - watched < WATCHED_MS * NS_PER_MS;
+    uint32_t change = atomic_load_explicit(&words->change, memory_order_acquire) & ~1u;
+    if (plan->made_ns != 0 && now - plan->made_ns < TICK_NS && plan->change == change &&
+        plan->watched == is_watched)
+        return plan;
+    *plan = (struct probe_plan){.made_ns = now, .change = change, .watched = is_watched};
+    make_plan(prober, plan);
+    return plan;
+}
+
+static void start_probe(struct prober *prober, enum probe_wants wants, ns_t now)
+{
+    struct provider *provider = prober->provider;
     uint32_t pid = prober->speaker->agent->self.pid;
     if (!prober->has_office &&
         !host_words_take_probe(words_of(prober), pid, now, PROBER_LIMIT_MS * NS_PER_MS))
         return; /* somebody is at it: what it brings will do */
     prober->has_office = true;
-    if (probe_start(prober->speaker->http, prober->target, wants, &plan->last, PROBE_MS, probed,
-                    prober) < 0)
+    pthread_mutex_lock(&provider->mutex);
+    provider_look(provider);
+    struct reading last = provider->book->sight.reading;
+    pthread_mutex_unlock(&provider->mutex);
+    if (probe_start(prober->speaker->http, prober->target, wants, &last, PROBE_MS, probed, prober) <
+        0)
         leave_office(prober);
 }
 
@@ -137,14 +149,13 @@ static void run_probe(struct prober *prober, ns_t now)
         offer(prober);
     if (!prober->target || prober->parked || probe_is_running(prober->target))
         return;
-    struct plan plan;
-    make_plan(prober, now, &plan);
+    const struct probe_plan *plan = plan_of(prober, now);
     uint32_t demand = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
     bool demanded = demand != prober->demand_seen;
-    if (now < plan.not_before_ns || (!demanded && now < plan.due_ns))
+    if (now < plan->not_before_ns || (!demanded && now < plan->due_ns))
         return;
     prober->demand_seen = demand;
-    start_probe(prober, &plan, demanded ? PROBE_QUICK : PROBE_FULL, now);
+    start_probe(prober, demanded ? PROBE_QUICK : PROBE_FULL, now);
 }
 
 /* ---- sweeping ------------------------------------------------------------------------------------------- */
@@ -224,10 +235,9 @@ ns_t speaker_probers_deadline(const struct speaker *speaker)
             first = earlier(first, now + NS_PER_MS);
         if (!prober->target || prober->parked || probe_is_running(prober->target))
             continue;
-        struct plan plan;
-        make_plan(prober, now, &plan);
+        const struct probe_plan *plan = plan_of(prober, now);
         uint32_t demand = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
-        first = earlier(first, demand != prober->demand_seen ? plan.not_before_ns : plan.due_ns);
+        first = earlier(first, demand != prober->demand_seen ? plan->not_before_ns : plan->due_ns);
     }
     return first;
 }

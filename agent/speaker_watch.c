@@ -16,13 +16,9 @@ static uint32_t collect(struct speaker *speaker, struct host_waited *words)
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire), used = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct provider *provider = agent->providers[i];
-        pthread_mutex_lock(&provider->mutex);
-        if (provider->table) {
-            words[used].word = &provider->words->demand;
-            words[used].seen = atomic_load_explicit(words[used].word, memory_order_acquire);
-            used++;
-        }
-        pthread_mutex_unlock(&provider->mutex);
+        words[used].word = &provider_words(provider)->demand;
+        words[used].seen = atomic_load_explicit(words[used].word, memory_order_acquire);
+        used++;
     }
     words[used++] = (struct host_waited){&speaker->stop, 0};
     return used;

@@ -20,9 +20,9 @@ static const struct {
     [ENGINE_VLLM] = {"vllm", true},
     [ENGINE_SGLANG] = {"sglang", true},
     [ENGINE_TGI] = {"tgi", true},
-    [ENGINE_OLLAMA] = {"ollama", false},
-    [ENGINE_LMSTUDIO] = {"lmstudio", false},
-    [ENGINE_EXEC] = {"exec", false},
+    [ENGINE_OLLAMA] = {"ollama", true},
+    [ENGINE_LMSTUDIO] = {"lmstudio", true},
+    [ENGINE_EXEC] = {"exec", true},
     [ENGINE_STATIC] = {"static", true},
 };
 

@@ -29,7 +29,7 @@
 #define SPEC_ERROR_SIZE 256
 
 enum engine_kind {
-    ENGINE_AUTO = 0, /* found out; taken for llama.cpp so far */
+    ENGINE_AUTO = 0, /* found out by what it answers */
     ENGINE_LLAMA_CPP,
     ENGINE_LLAMA_SWAP,
     ENGINE_VLLM,

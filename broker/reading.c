@@ -40,6 +40,7 @@ void reading_sanitize(struct reading *reading)
     reading->slot_count = within(reading->slot_count, 0, BOOK_SLOTS_MAX);
     reading->model_count = within(reading->model_count, 0, READING_MODELS);
     reading->queue_means_full = reading->queue_means_full != 0;
+    reading->found_by = within(reading->found_by, 0, INT16_MAX);
     reading->named = reading->named != 0 && reading->slot_count > 0;
     clean_text(reading->engine, ENGINE_SIZE);
     clean_text(reading->detail, DETAIL_SIZE);

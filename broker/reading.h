@@ -51,7 +51,7 @@ struct reading {
     int32_t named;            /* 1: slots[].task names the work */
     int32_t slot_count;       /* entries of slots that are told, 0 where there are none */
     int32_t model_count;      /* entries of models */
-    int32_t spare;
+    int32_t found_by;         /* what told the engine, by the prober's numbers; 0: it was named */
     char engine[ENGINE_SIZE];
     char detail[DETAIL_SIZE]; /* one line for people: what it cannot tell, what went wrong */
     struct reading_model models[READING_MODELS];

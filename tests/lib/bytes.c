@@ -92,7 +92,8 @@ const struct reading *bytes_play(const struct bytes_place *place, const char *bo
     assert_non_null(copy);
     memcpy(copy, body, size);
     copy[size] = '\0';
-    struct http_answer answer = {.status = 200, .body = copy, .size = size, .reason = ""};
+    struct http_answer answer = {
+        .status = place->program ? 0 : 200, .body = copy, .size = size, .reason = ""};
     const struct reading *reading = play(place, &answer);
     free(copy);
     return reading;

@@ -23,6 +23,7 @@ struct bytes_place {
     enum probe_wants wants;
     const char *model; /* NULL: none */
     int slots;         /* 0: not told */
+    bool program;      /* what is asked is a program: its bodies come with exit code 0 */
     bool tells_slots;  /* healthy means that the slots are known */
 };
 

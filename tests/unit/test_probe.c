@@ -95,7 +95,7 @@ static void a_server_is_read(void **state)
     assert_int_equal(reading.slots[0].task, 7);
     assert_string_equal(reading.engine, "llama.cpp");
     assert_string_equal(reading.models[0].name, "m");
-    assert_string_equal(reading.detail, "");
+    assert_string_equal(reading.detail, "engine found out by /props");
     assert_true(reading.sent_ns >= before && reading.answered_ns <= host_now_ns());
 }
 
@@ -176,7 +176,7 @@ static void keys_are_read_again_when_they_change(void **state)
     probe_start(http, target, PROBE_QUICK, NULL, 10000, keep, &kept);
     http_drain(http);
     assert_int_equal(kept.reading.health, HEALTH_OK);
-    assert_string_equal(kept.reading.detail, "");
+    assert_string_equal(kept.reading.detail, "engine found out by /props");
     write_key("right", 0622);
     probe_start(http, target, PROBE_QUICK, NULL, 10000, keep, &kept);
     http_drain(http);

@@ -76,6 +76,23 @@ static const struct bytes_place places_swap[] = {
      .model = "coder"},
 };
 
+static const struct bytes_place places_ollama[] = {
+    {.engine = &engine_ollama, .name = ".ps", .path = "/api/ps", .otherwise = 404},
+    {.engine = &engine_ollama,
+     .name = ".tags",
+     .path = "/api/tags",
+     .other = {{"/api/ps", "{\"models\":[]}"}},
+     .otherwise = 404,
+     .model = "another"},
+};
+static const struct bytes_place places_lmstudio[] = {
+    {.engine = &engine_lmstudio, .name = ".models", .path = "/api/v1/models", .otherwise = 404},
+    {.engine = &engine_lmstudio, .name = ".v0models", .path = "/api/v0/models", .otherwise = 404},
+};
+static const struct bytes_place places_exec[] = {
+    {.engine = &engine_exec, .name = ".run", .path = "", .program = true, .tells_slots = true},
+};
+
 static bool line_is_whole(const char *body, size_t size, const char *line)
 {
     const char *found = memmem(body, size, line, strlen(line));
@@ -101,6 +118,9 @@ static const struct engine_bodies {
     {"tgi", places_tgi, sizeof places_tgi / sizeof *places_tgi},
     {"llama-swap", places_swap, sizeof places_swap / sizeof *places_swap},
     {"llama-skein", places_swap, sizeof places_swap / sizeof *places_swap},
+    {"ollama", places_ollama, sizeof places_ollama / sizeof *places_ollama},
+    {"lmstudio", places_lmstudio, sizeof places_lmstudio / sizeof *places_lmstudio},
+    {"exec", places_exec, sizeof places_exec / sizeof *places_exec},
 };
 #define ENGINES (sizeof engines / sizeof *engines)
 

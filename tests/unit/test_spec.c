@@ -94,7 +94,8 @@ static void an_engine_may_be_named(void **state)
     assert_int_equal(parse("a=sglang+http://h").engine, ENGINE_SGLANG);
     assert_int_equal(parse("a=tgi+http://h").engine, ENGINE_TGI);
     assert_int_equal(parse("a=llama-swap+http://h,model=m").engine, ENGINE_LLAMA_SWAP);
-    refuses("a=ollama+http://h", "engine ollama is not supported");
+    assert_int_equal(parse("a=ollama+http://h").engine, ENGINE_OLLAMA);
+    assert_int_equal(parse("a=lmstudio+http://h").engine, ENGINE_LMSTUDIO);
     refuses("a=nonsense+http://h", "no engine is named 'nonsense'");
     refuses("a=static+http://h", "no engine is named 'static'");
     refuses("a=+http://h", "no engine is named ''");
@@ -121,8 +122,9 @@ static void static_has_slots_and_no_url(void **state)
 static void exec_is_last_and_keeps_its_commas(void **state)
 {
     (void)state;
-    refuses("a=exec:/bin/true,slots=x,y", "engine exec is not supported"); /* all one program */
-    refuses("a=slots=2,exec:/bin/true", "engine exec is not supported");
+    assert_string_equal(parse("a=exec:/bin/true,slots=x,y").program, "/bin/true,slots=x,y");
+    assert_int_equal(parse("a=slots=2,exec:/bin/true").slots, 2);
+    assert_int_equal(parse("a=slots=2,exec:/bin/true").engine, ENGINE_EXEC);
     refuses("a=exec:", "exec: is empty");
     refuses("a=http://h,exec:/bin/true", "after another source");
 }

@@ -1,0 +1,259 @@
+/* A server of which only http:// is known: it is asked until something in an answer can be of one
+ * engine only. To add an engine is a line in marks[].
+ *
+ * Nothing here may wake, load or start anything, whatever server it is, so the order counts:
+ *   /props        llama-server's first: it wakes nobody. Its answer is what the llama.cpp probe would
+ *                 ask for first, and is handed on to it: finding it out costs nothing.
+ *   /v1/models    nearly all have it, for nearly all it needs no model, and `owned_by` says whose it is
+ *   then at once, each known to one engine and unknown to the others:
+ *   /running         llama-swap: starts no server
+ *   /api/version     Ollama
+ *   /api/v1/models, /api/v0/models   LM Studio: lists, loads nothing
+ *   /info            TGI
+ *   /metrics      last: a llama-server that sleeps would be woken by it, but is known by now, since
+ *                 /props needs at most a key, and with a wrong key /metrics wakes nobody.
+ * Not asked: /health (says nothing), /slots (wakes), anything with a model's name in it.
+ *
+ * A 200 means nothing: KoboldCpp answers any path with a page, LM Studio with an error inside of
+ * 200. What counts is JSON, or metrics, of the shape that one engine has. A 401 is no end: another
+ * path may be open. */
+#include "agent/probe_detect.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "agent/probe_asks.h"
+#include "agent/probe_json.h"
+#include "agent/probe_metrics.h"
+
+enum kind {
+    KIND_PROPS,
+    KIND_MODELS,
+    KIND_RUNNING,
+    KIND_VERSION,
+    KIND_STUDIO,
+    KIND_OLD_STUDIO,
+    KIND_INFO,
+    KIND_METRICS,
+    KIND_COUNT,
+};
+
+_Static_assert(KIND_COUNT <= ENGINE_ASKS_MAX, "every kind has its bit");
+
+static const char *const paths[ENGINE_ASKS_MAX] = {
+    [KIND_PROPS] = "/props",
+    [KIND_MODELS] = "/v1/models",
+    [KIND_RUNNING] = "/running",
+    [KIND_VERSION] = "/api/version",
+    [KIND_STUDIO] = "/api/v1/models",
+    [KIND_OLD_STUDIO] = "/api/v0/models",
+    [KIND_INFO] = "/info",
+    [KIND_METRICS] = "/metrics",
+};
+
+/* Asked one after the other; those of one at once. */
+static const unsigned waves[] = {
+    1u << KIND_PROPS,
+    1u << KIND_MODELS,
+    1u << KIND_RUNNING | 1u << KIND_VERSION | 1u << KIND_STUDIO | 1u << KIND_OLD_STUDIO |
+        1u << KIND_INFO,
+    1u << KIND_METRICS,
+};
+
+/* ---- what can be of one engine only ---- */
+
+struct seen {
+    const json_t *json; /* NULL: none */
+    const char *text;
+};
+
+static bool has(const struct seen *seen, const char *key)
+{
+    return json_object_get(seen->json, key) != NULL;
+}
+
+static bool has_list(const struct seen *seen, const char *key)
+{
+    return json_is_array(json_object_get(seen->json, key));
+}
+
+static bool first_has(const struct seen *seen, const char *list, const char *key)
+{
+    return json_object_get(json_array_get(json_object_get(seen->json, list), 0), key) != NULL;
+}
+
+static bool owned_by(const struct seen *seen, const char *whom)
+{
+    const json_t *first = json_array_get(json_object_get(seen->json, "data"), 0);
+    const char *owner = json_string_value(json_object_get(first, "owned_by"));
+    return owner != NULL && strcasecmp(owner, whom) == 0;
+}
+
+static bool has_instances(const struct seen *seen, const char *key)
+{
+    return first_has(seen, "models", key);
+}
+
+static bool has_states(const struct seen *seen, const char *key)
+{
+    return first_has(seen, "data", key);
+}
+
+/* llama-swap's has more in it. */
+static bool has_alone(const struct seen *seen, const char *key)
+{
+    return json_object_size(seen->json) == 1 && json_is_string(json_object_get(seen->json, key));
+}
+
+static bool has_gauge(const struct seen *seen, const char *name)
+{
+    return seen->json == NULL && probe_metric(seen->text, name) >= 0;
+}
+
+/* While the model loads, with 503, in two versions' words. */
+static bool is_loading(const struct seen *seen, const char *text)
+{
+    const char *status = json_string_value(json_object_get(seen->json, "status"));
+    const char *message =
+        json_string_value(json_object_get(json_object_get(seen->json, "error"), "message"));
+    return (status != NULL && strcasecmp(status, text) == 0) ||
+           (message != NULL && strcasecmp(message, text) == 0);
+}
+
+struct mark {
+    const struct engine *engine; /* NULL: known, and cannot be asked */
+    int kind;
+    int status;
+    bool (*looks_like)(const struct seen *seen, const char *word);
+    const char *word;
+};
+
+/* Of several that fit, the first is it. */
+static const struct mark marks[] = {
+    {&engine_llama, KIND_PROPS, 200, has, "default_generation_settings"},
+    {&engine_llama, KIND_PROPS, 200, has, "total_slots"},
+    {&engine_llama, KIND_PROPS, 200, has, "role"},
+    {&engine_llama, KIND_PROPS, 503, is_loading, "loading model"},
+    {&engine_llama, KIND_MODELS, 200, owned_by, "llamacpp"},
+    {&engine_swap, KIND_MODELS, 200, owned_by, "llama-swap"},
+    {&engine_vllm, KIND_MODELS, 200, owned_by, "vllm"},
+    {&engine_sglang, KIND_MODELS, 200, owned_by, "sglang"},
+    {&engine_lmstudio, KIND_MODELS, 200, owned_by, "organization_owner"},
+    {NULL, KIND_MODELS, 200, owned_by, "koboldcpp"},
+    {&engine_swap, KIND_RUNNING, 200, has_list, "running"},
+    {&engine_lmstudio, KIND_STUDIO, 200, has_instances, "loaded_instances"},
+    {&engine_lmstudio, KIND_OLD_STUDIO, 200, has_states, "state"},
+    {&engine_tgi, KIND_INFO, 200, has, "max_concurrent_requests"},
+    {&engine_ollama, KIND_VERSION, 200, has_alone, "version"},
+    {&engine_vllm, KIND_METRICS, 200, has_gauge, "vllm:num_requests_running"},
+    {&engine_sglang, KIND_METRICS, 200, has_gauge, "sglang:num_running_reqs"},
+    {&engine_tgi, KIND_METRICS, 200, has_gauge, "tgi_queue_size"},
+};
+
+#define MARKS (sizeof marks / sizeof *marks)
+
+const char *detect_path(int found_by)
+{
+    return found_by > 0 && found_by <= KIND_COUNT ? paths[found_by - 1] : "";
+}
+
+const struct engine *detect_engine(const char *name)
+{
+    for (size_t i = 0; i < MARKS; i++)
+        if (marks[i].engine != NULL && strcmp(marks[i].engine->name, name) == 0)
+            return marks[i].engine;
+    return NULL;
+}
+
+/* ---- the questions ---- */
+
+static void begin(struct probe_run *run, ns_t now)
+{
+    asks_begin(run, now);
+    run->detect = (struct detect_state){0};
+    run->asks.todo = waves[0];
+}
+
+static bool next(struct probe_run *run, ns_t now, struct engine_ask *ask)
+{
+    return asks_next(run, now, paths, ask);
+}
+
+static void look_for_marks(struct probe_run *run, int kind, const struct http_answer *answer)
+{
+    json_t *json = probe_json(answer->body, answer->size);
+    struct seen seen = {.json = json, .text = answer->body};
+    const struct mark *limit = run->detect.best != NULL ? run->detect.best : marks + MARKS;
+    for (const struct mark *mark = marks; mark < limit; mark++)
+        if (mark->kind == kind && mark->status == answer->status &&
+            mark->looks_like(&seen, mark->word)) {
+            run->detect.best = mark;
+            break;
+        }
+    json_decref(json);
+}
+
+static void conclude(struct probe_run *run)
+{
+    const struct mark *best = run->detect.best;
+    if (best != NULL && best->engine != NULL) {
+        run->found = best->engine;
+        run->found_by = best->kind + 1;
+    } else if (best != NULL) {
+        asks_unknown(run, "%s: it cannot be asked what it has free; static:N counts leases alone",
+                     best->word);
+    } else if (run->detect.refused.status != 0) {
+        run_take_failure(run, &run->detect.refused, paths[KIND_MODELS]);
+        asks_decide(run, HEALTH_UNAUTHORIZED);
+    } else if (run->detect.starting) {
+        run_detail(run, "it answers 503: it is starting, or is not healthy");
+        asks_decide(run, HEALTH_LOADING);
+    } else {
+        asks_unknown(run,
+                     "no engine that is known answers like this; say ENGINE+http:// or static:N");
+    }
+}
+
+static void go_on(struct probe_run *run)
+{
+    for (size_t i = 0; i < sizeof waves / sizeof *waves; i++) {
+        if ((run->detect.answered & waves[i]) == waves[i])
+            continue;
+        if (run->asks.sent & waves[i])
+            return; /* not all of them have answered */
+        if (run->detect.best == NULL) {
+            run->asks.todo = waves[i];
+            return;
+        }
+        break;
+    }
+    conclude(run);
+}
+
+static void take(struct probe_run *run, int kind, const struct http_answer *answer)
+{
+    if (run->decided)
+        return;
+    bool nonsense = answer->failure == HTTP_BROKEN || answer->failure == HTTP_TOO_LARGE;
+    if (answer->failure != HTTP_NONE && !nonsense) {
+        run_take_failure(run, answer, paths[kind]);
+        asks_decide(run, (enum health)run->reading.health);
+        return;
+    }
+    run->detect.answered |= 1u << kind;
+    run->detect.starting = run->detect.starting || answer->status == 503;
+    if (answer->status == 401 || answer->status == 403)
+        run->detect.refused =
+            (struct http_answer){.status = answer->status, .body = "", .reason = ""};
+    else if (!nonsense)
+        look_for_marks(run, kind, answer);
+    go_on(run);
+}
+
+static void end(struct probe_run *run)
+{
+    (void)run;
+}
+
+const struct engine engine_detect = {"auto", begin, next, take, end};
