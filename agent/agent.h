@@ -85,9 +85,9 @@ struct lease_agent {
     pthread_mutex_t directory_mutex; /* while it is found again after it vanished */
     struct host_dir directory;
     bool has_directory;
-    char asked[HOST_DIR_PATH_MAX + 1]; /* the directory that was asked for, "" none */
-    _Atomic int64_t follow_ns;         /* when to look at the choice next */
-    _Atomic uint32_t moves;            /* grows whenever another directory is used */
+    struct host_dir_memory places; /* where the directory is looked for, as of the opening */
+    _Atomic int64_t follow_ns;     /* when to look at the choice next */
+    _Atomic uint32_t moves;        /* grows whenever another directory is used */
 
     pthread_mutex_t providers_mutex;
     struct provider *providers[PROVIDERS_MAX];
