@@ -16,7 +16,10 @@
  *
  * A 200 means nothing: KoboldCpp answers any path with a page, LM Studio with an error inside of
  * 200. What counts is JSON, or metrics, of the shape that one engine has. A 401 is no end: another
- * path may be open. */
+ * path may be open.
+ *
+ * Where nothing told, /props alone is asked for the next 10 s while it answers the same 200: whatever is
+ * there is spared. (A 404 is the same for many.) */
 #include "agent/probe_detect.h"
 
 #include <stdio.h>
@@ -26,6 +29,8 @@
 #include "agent/probe_asks.h"
 #include "agent/probe_json.h"
 #include "agent/probe_metrics.h"
+
+#define IN_VAIN_NS (10 * NS_PER_SEC)
 
 enum kind {
     KIND_PROPS,
@@ -194,9 +199,33 @@ static void look_for_marks(struct probe_run *run, int kind, const struct http_an
     json_decref(json);
 }
 
+static uint64_t hash_of(const struct http_answer *answer)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < answer->size; i++)
+        hash = (hash ^ (unsigned char)answer->body[i]) * 1099511628211u;
+    return hash;
+}
+
+/* As it was found to be when all was asked. */
+static bool stay_in_vain(struct probe_run *run)
+{
+    const struct detect_memory *memory = &run->memory.detect;
+    ns_t since_ns = run->asks.sent_ns[KIND_PROPS] - memory->in_vain_ns;
+    if (run->detect.props == 0 || memory->in_vain_ns == 0 || since_ns >= IN_VAIN_NS ||
+        memory->props != run->detect.props || run->detect.best != NULL ||
+        run->detect.refused.status != 0 || run->detect.starting ||
+        run->last.health != HEALTH_UNKNOWN || run->last.detail[0] == '\0')
+        return false;
+    asks_unknown(run, "%s", run->last.detail);
+    return true;
+}
+
 static void conclude(struct probe_run *run)
 {
     const struct mark *best = run->detect.best;
+    run->memory.detect = (struct detect_memory){.in_vain_ns = run->asks.sent_ns[KIND_PROPS],
+                                                .props = run->detect.props};
     if (best != NULL && best->engine != NULL) {
         run->found = best->engine;
         run->found_by = best->kind + 1;
@@ -217,6 +246,8 @@ static void conclude(struct probe_run *run)
 
 static void go_on(struct probe_run *run)
 {
+    if (stay_in_vain(run))
+        return;
     for (size_t i = 0; i < sizeof waves / sizeof *waves; i++) {
         if ((run->detect.answered & waves[i]) == waves[i])
             continue;
@@ -237,11 +268,14 @@ static void take(struct probe_run *run, int kind, const struct http_answer *answ
         return;
     bool nonsense = answer->failure == HTTP_BROKEN || answer->failure == HTTP_TOO_LARGE;
     if (answer->failure != HTTP_NONE && !nonsense) {
+        run->memory.detect.in_vain_ns = 0;
         run_take_failure(run, answer, paths[kind]);
         asks_decide(run, (enum health)run->reading.health);
         return;
     }
     run->detect.answered |= 1u << kind;
+    if (kind == KIND_PROPS && answer->status == 200)
+        run->detect.props = hash_of(answer);
     run->detect.starting = run->detect.starting || answer->status == 503;
     if (answer->status == 401 || answer->status == 403)
         run->detect.refused =

@@ -350,6 +350,38 @@ static void a_known_one_is_asked_at_once(void **state)
     http_close(&http);
 }
 
+/* A stranger is asked one question a reading, and all of them every 10 s. */
+static void a_stranger_is_spared(void **state)
+{
+    (void)state;
+    struct provider_spec spec = spec_here();
+    struct probe_target *target;
+    struct http *http;
+    size_t kobold = 0;
+    while (kinds[kobold].otherwise_body != page)
+        kobold++;
+    reading_clear(&last);
+    atomic_store(&is, &kinds[kobold]);
+    assert_int_equal(http_open(host_now_ns, &http), 0);
+    assert_int_equal(probe_target_new(&spec, host_now_ns, &target), 0);
+    probe(http, target, 10000);
+    assert_non_null(strstr(asked, "/metrics"));
+    struct reading first = last;
+    for (int i = 0; i < 3; i++) {
+        probe(http, target, 10000);
+        assert_string_equal(asked, "/props ");
+        assert_int_equal(last.health, HEALTH_UNKNOWN);
+        assert_string_equal(last.detail, first.detail);
+        assert_string_equal(last.engine, first.engine);
+    }
+    host_clock_offset(11 * NS_PER_SEC);
+    probe(http, target, 10000);
+    assert_non_null(strstr(asked, "/metrics"));
+    host_clock_offset(0);
+    probe_target_destroy(&target);
+    http_close(&http);
+}
+
 /* Every body of every engine in place of each answer: no crash, and what is found is an engine. */
 static void any_body_does_no_harm(void **state)
 {
@@ -410,6 +442,7 @@ int main(void)
         cmocka_unit_test_setup(what_somebody_found_is_taken_over, restart),
         cmocka_unit_test_setup(another_engine_is_followed, restart),
         cmocka_unit_test_setup(a_known_one_is_asked_at_once, restart),
+        cmocka_unit_test_setup(a_stranger_is_spared, restart),
         cmocka_unit_test_setup(any_body_does_no_harm, restart),
     };
     return cmocka_run_group_tests(tests, start, stop);
