@@ -53,8 +53,8 @@ static void find_directory(struct lease_agent *agent, const struct lease_options
 {
     if (agent->flags & LEASE_OPEN_PROCESS)
         return;
-    snprintf(agent->asked, sizeof agent->asked, "%s", options->directory ? options->directory : "");
-    int error = host_dir_open(options->directory, &agent->directory);
+    host_dir_remember(options->directory, &agent->places);
+    int error = host_dir_open_of(&agent->places.places, &agent->directory);
     agent->has_directory = error == 0;
     if (error < 0)
         snprintf(agent->warning, sizeof agent->warning, "%s, leases are known to this process only",

@@ -85,9 +85,9 @@ struct lease_agent {
     pthread_mutex_t directory_mutex; /* while it is found again after it vanished */
     struct host_dir directory;
     bool has_directory;
-    char asked[HOST_DIR_PATH_MAX + 1]; /* the directory that was asked for, "" none */
-    _Atomic int64_t follow_ns;         /* when to look at the choice next */
-    _Atomic uint32_t moves;            /* grows whenever another directory is used */
+    struct host_dir_memory places; /* where the directory is looked for, as of the opening */
+    _Atomic int64_t follow_ns;     /* when to look at the choice next */
+    _Atomic uint32_t moves;        /* grows whenever another directory is used */
 
     pthread_mutex_t providers_mutex;
     struct provider *providers[PROVIDERS_MAX];
@@ -148,6 +148,10 @@ int provider_reap(struct provider *provider, enum reap how, int64_t budget_ms);
 
 /* "book locked by pid 7, ...": for LEASE_ELOCKED, also where the book could not even be opened. */
 void provider_lock_text(struct lease_agent *agent, const char *name, char *text, size_t size);
+
+/* The live words, or others that nobody else knows while the book's file is cut short: the next step
+ * opens it anew. To be asked for each time, since a touch of a page that is gone ends the process. */
+struct host_words *provider_words(struct provider *provider);
 
 /* Leaves the book for the one of the same name in the agent's directory. */
 void provider_move(struct provider *provider);

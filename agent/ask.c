@@ -6,6 +6,7 @@
 
 #include "agent/agent.h"
 #include "agent/asking.h"
+#include "agent/group.h"
 #include "broker/host_clock.h"
 #include "broker/host_fork.h"
 #include "broker/host_random.h"
@@ -103,9 +104,9 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
 {
     bool leases = answer->reason == REASON_LEASES || answer->reason == REASON_AHEAD ||
                   answer->reason == REASON_SLOT || answer->reason == REASON_BOOK_FULL ||
-                  answer->reason == REASON_NOT_YOURS;
+                  answer->reason == REASON_NOT_YOURS || answer->reason == REASON_GROUP;
     bool no = answer->verdict == ANSWER_NO || answer->verdict == ANSWER_WAIT;
-    return no && leases && provider_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
+    return no && leases && group_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
 
 /* Where no reading is to be had in time, what is known decides, if it can. */
@@ -188,8 +189,12 @@ ns_t asking_next_look(const struct answer *answer)
 
 int asking_wait(struct asking *asking)
 {
+    struct provider *provider = asking->provider;
+    bool queues = asking->request.wait_ms > 0;
     for (;;) {
-        _Atomic uint32_t *call = &asking->provider->words->call;
+        /* who does not wait does not pay for looking */
+        struct host_words *words = queues ? provider_words(provider) : &provider->own_words;
+        _Atomic uint32_t *call = &words->call;
         uint32_t seen = atomic_load_explicit(call, memory_order_acquire);
         int error = asking_step(asking);
         const struct answer *answer = &asking->effects.reply;
@@ -198,6 +203,7 @@ int asking_wait(struct asking *asking)
         bool unread = error == LEASE_ETIMEOUT && stands_in_queue(asking);
         if (!unread && (error < 0 || answer->verdict != ANSWER_WAIT))
             return error;
+        queues = true;
         ns_t left = asking_next_look(answer) - host_now_ns();
         bool slept =
             left > 0 && host_wait(call, seen, host_words_bit(answer->cell), left) == LEASE_ETIMEOUT;

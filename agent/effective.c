@@ -60,6 +60,20 @@ static void read_object(json_t *object, struct effective *effective)
     }
 }
 
+/* As much of it as there is now, in one go: jansson would ask the kernel for each byte. NULL without
+ * memory, or where it cannot be read. */
+static char *read_whole(int fd, size_t size, size_t *used)
+{
+    char *text = malloc(size + 1);
+    ssize_t got = 1;
+    for (*used = 0; text && *used < size && got > 0; *used += got > 0 ? (size_t)got : 0)
+        got = read(fd, text + *used, size - *used);
+    if (got >= 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
 static int load_file(const char *path, json_t **object)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -71,8 +85,11 @@ static int load_file(const char *path, json_t **object)
         return LEASE_EDAMAGED;
     }
     json_error_t where;
-    *object = json_loadfd(fd, JSON_REJECT_DUPLICATES, &where);
+    size_t size;
+    char *text = read_whole(fd, (size_t)status.st_size, &size);
     close(fd);
+    *object = text ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &where) : NULL;
+    free(text);
     return json_is_object(*object) ? 0 : LEASE_EDAMAGED;
 }
 

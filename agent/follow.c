@@ -7,18 +7,13 @@
 #include "agent/agent.h"
 #include "broker/host_clock.h"
 
-static const char *asked(const struct lease_agent *agent)
-{
-    return agent->asked[0] ? agent->asked : NULL;
-}
-
 int agent_find_directory_again(struct lease_agent *agent)
 {
     pthread_mutex_lock(&agent->directory_mutex);
     int error = 0;
     if (host_dir_check(&agent->directory) < 0) {
         host_dir_close(&agent->directory);
-        error = host_dir_open(asked(agent), &agent->directory);
+        error = host_dir_open_of(&agent->places.places, &agent->directory);
         atomic_fetch_add(&agent->moves, 1);
     }
     pthread_mutex_unlock(&agent->directory_mutex);
@@ -29,7 +24,7 @@ int agent_find_directory_again(struct lease_agent *agent)
 static bool another_is_chosen(const struct lease_agent *agent)
 {
     struct host_dir_candidate candidates[HOST_DIR_CANDIDATES_MAX];
-    unsigned count = host_dir_candidates(asked(agent), candidates);
+    unsigned count = host_dir_candidates_of(&agent->places.places, candidates);
     for (unsigned i = 0; i < count; i++)
         if (candidates[i].chosen)
             return candidates[i].alive && strcmp(candidates[i].path, agent->directory.path) != 0;
@@ -39,7 +34,7 @@ static bool another_is_chosen(const struct lease_agent *agent)
 static bool move(struct lease_agent *agent)
 {
     struct host_dir fresh;
-    if (host_dir_open(asked(agent), &fresh) < 0)
+    if (host_dir_open_of(&agent->places.places, &fresh) < 0)
         return false;
     pthread_mutex_lock(&agent->directory_mutex);
     struct host_dir left = agent->directory;

@@ -192,6 +192,24 @@ void group_leave(struct provider *provider, const struct effects *effects)
     pthread_mutex_unlock(&group->mutex);
 }
 
+int group_reap(struct provider *provider, enum reap how, int64_t budget_ms)
+{
+    int ended = provider_reap(provider, how, budget_ms);
+    struct group *group = atomic_load(&provider->group);
+    if (!group)
+        return ended;
+    struct provider *members[GROUP_MEMBERS_MAX];
+    pthread_mutex_lock(&group->mutex);
+    uint32_t count = group->member_count;
+    memcpy(members, group->members, count * sizeof members[0]);
+    pthread_mutex_unlock(&group->mutex);
+    for (uint32_t i = 0; i < count && ended >= 0; i++) {
+        int more = members[i] == provider ? 0 : provider_reap(members[i], how, budget_ms);
+        ended = more < 0 ? more : ended + more;
+    }
+    return ended;
+}
+
 void group_look(struct provider *provider)
 {
     struct group *group = atomic_load(&provider->group);

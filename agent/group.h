@@ -33,6 +33,10 @@ int group_enter(struct provider *provider, int64_t budget_ms);
  * NULL: nothing happened. */
 void group_leave(struct provider *provider, const struct effects *effects);
 
+/* provider_reap for the provider and, where it has a group, all other members: whoever died at one of
+ * them is in the way here too. How many ended, or an error. */
+int group_reap(struct provider *provider, enum reap how, int64_t budget_ms);
+
 /* The same for a look, without the lock. */
 void group_look(struct provider *provider);
 

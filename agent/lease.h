@@ -281,8 +281,8 @@ struct lease_fleet {
  * 1,500) over all of them. 0 also where a server does not answer, which is something to show. */
 int lease_read(lease_agent_t *agent, uint32_t timeout_ms);
 
-/* A snapshot of everything known, without taking a lock. *fleet is the caller's: give it back to
- * lease_fleet_free. */
+/* A snapshot of everything known, without waiting for a lock: one is tried for only where somebody
+ * has died. *fleet is the caller's: give it back to lease_fleet_free. */
 int lease_fleet(lease_agent_t *agent, struct lease_fleet **fleet);
 void lease_fleet_free(struct lease_fleet **fleet);
 

@@ -155,7 +155,7 @@ static void remember_words(struct queueing *queueing)
 {
     struct host_waited *words = queueing->words;
     for (uint32_t i = 0; i < queueing->count; i++) {
-        words[i].word = &queueing->askings[i].provider->words->call;
+        words[i].word = &provider_words(queueing->askings[i].provider)->call;
         words[i].seen = atomic_load_explicit(words[i].word, memory_order_acquire);
     }
 }

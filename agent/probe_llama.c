@@ -395,7 +395,8 @@ bool llama_read_slots(struct reading *reading, const json_t *slots)
 
 static void take_slots(struct probe_run *run, const json_t *slots)
 {
-    if (!json_is_array(slots) || json_array_size(slots) == 0 || !llama_read_slots(&run->reading, slots)) {
+    if (!json_is_array(slots) || json_array_size(slots) == 0 ||
+        !llama_read_slots(&run->reading, slots)) {
         decide_unknown(run, "the answer to /slots is not llama.cpp's");
         return;
     }

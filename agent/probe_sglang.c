@@ -122,7 +122,7 @@ static void take_ranks(struct probe_run *run, enum kind kind, const json_t *body
     }
     run->memory.sglang.way = (int)kind;
     asks_slots(run, ranks.capacity);
-    asks_count(run, kind, (int)ranks.in_flight, (int)ranks.waiting);
+    asks_count(run, (int)kind, (int)ranks.in_flight, (int)ranks.waiting);
     run->reading.queue_means_full = ranks.waiting > 0 && ranks.pool_full;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -126,7 +127,8 @@ static uint64_t epoch_of_new_book(const struct provider *provider)
     char name[HOST_TABLE_NAME_SIZE];
     host_table_name(provider->name, name);
     int dir = provider->agent->directory.fd;
-    if (faccessat(dir, name, F_OK, 0) == 0)
+    struct stat status;
+    if (fstatat(dir, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_size > 0)
         return (uint64_t)time(NULL) + 1; /* counts only where the file was left half made */
     return host_epoch_next(provider->name, 0);
 }
@@ -341,9 +343,11 @@ static int provider_step_locked(struct provider *provider, struct event *event,
     bool changed = book_is_dirty(provider->book);
     if (changed || effects->note_count > 0)
         table_commit(provider->table, provider->book, effects, event->now);
-    table_end(provider->table);
+    struct host_wakes wakes = {0};
     if (changed)
-        host_words_announce(provider->words, effects);
+        wakes = host_words_mark(provider->words, effects);
+    table_end(provider->table);
+    host_words_wake(provider->words, wakes);
     return 0;
 }
 
@@ -400,14 +404,15 @@ static int reap_locked(struct provider *provider, enum reap how, struct effects 
     if (error < 0)
         return error;
     event.dead_count = find_dead(provider->book, how, dead);
+    struct host_wakes wakes = {0};
     if (event.dead_count > 0) {
         event.now = host_now_ns();
         broker_step(&provider->broker, &event, effects);
         table_commit(provider->table, provider->book, effects, event.now);
+        wakes = host_words_mark(provider->words, effects);
     }
     table_end(provider->table);
-    if (event.dead_count > 0)
-        host_words_announce(provider->words, effects);
+    host_words_wake(provider->words, wakes);
     return (int)event.dead_count;
 }
 
@@ -450,6 +455,16 @@ static uint32_t who_sits_on(struct lease_agent *agent, const char *name)
     }
     pthread_mutex_unlock(&agent->directory_mutex);
     return pid;
+}
+
+struct host_words *provider_words(struct provider *provider)
+{
+    pthread_mutex_lock(&provider->mutex);
+    struct host_words *words = provider->words;
+    if (provider->reach == LEASE_REACH_HOST && !host_lock_is_whole(&provider->host.lock))
+        words = &provider->own_words;
+    pthread_mutex_unlock(&provider->mutex);
+    return words;
 }
 
 void provider_lock_text(struct lease_agent *agent, const char *name, char *text, size_t size)

@@ -87,7 +87,7 @@ static void sleep_until_change(struct provider *provider, uint32_t seen, ns_t un
 {
     ns_t left = until_ns - host_now_ns();
     if (left > 0)
-        host_words_await_change(provider->words, seen, left);
+        host_words_await_change(provider_words(provider), seen, left);
 }
 
 int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
@@ -97,7 +97,7 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
     bool demanded = false;
     ns_t grace_ns = 0;
     for (;;) {
-        struct host_words *words = provider->words;
+        struct host_words *words = provider_words(provider);
         uint32_t seen = atomic_load_explicit(&words->change, memory_order_acquire);
         if (has_arrived(provider, fresh_ns, NULL))
             return 0;
@@ -122,7 +122,7 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
             return 0;
         } else if (host_words_take_probe(words, pid, now, PROBER_LIMIT_MS * NS_PER_MS)) {
             int error = probe_by_myself(provider, fresh_ns, deadline_ns);
-            host_words_leave_probe(words, pid);
+            host_words_leave_probe(provider_words(provider), pid);
             if (error < 0)
                 return error;
         }

@@ -115,9 +115,12 @@ static void leave(struct speaker *speaker)
 
 static int try_lock(struct speaker *speaker)
 {
-    const struct host_dir *directory = &speaker->agent->directory;
+    struct lease_agent *agent = speaker->agent;
+    const struct host_dir *directory = &agent->directory;
+    pthread_mutex_lock(&agent->directory_mutex);
     int error = host_lock_open(&speaker->lock, directory->fd, SPEAKER_LOCK_FILE, HOST_LOCK_CREATE,
                                directory->file_mode);
+    pthread_mutex_unlock(&agent->directory_mutex);
     if (error == 0)
         error = host_lock_acquire(&speaker->lock, HOST_LOCK_EXCLUSIVE, 0);
     if (error < 0)
@@ -125,9 +128,16 @@ static int try_lock(struct speaker *speaker)
     return error;
 }
 
+static int open_beat(struct lease_agent *agent)
+{
+    pthread_mutex_lock(&agent->directory_mutex);
+    int fd = host_beat_open(agent->directory.fd, true, agent->directory.file_mode);
+    pthread_mutex_unlock(&agent->directory_mutex);
+    return fd;
+}
+
 static int enter(struct speaker *speaker)
 {
-    const struct host_dir *directory = &speaker->agent->directory;
     int error = try_lock(speaker);
     if (error < 0)
         return error;
@@ -143,7 +153,7 @@ static int enter(struct speaker *speaker)
         return error;
     }
     raise_epochs(speaker);
-    speaker->beat_fd = host_beat_open(directory->fd, true, directory->file_mode);
+    speaker->beat_fd = open_beat(speaker->agent);
     speaker->started_ns = host_now_ns();
     speaker->yields = false;
     speaker->moves = atomic_load(&speaker->agent->moves);
@@ -281,7 +291,7 @@ static enum speaker_state await_start(struct speaker *speaker)
 static void stop_threads(struct speaker *speaker)
 {
     uint64_t one = 1;
-    atomic_store_explicit(&speaker->stop, true, memory_order_release);
+    atomic_store_explicit(&speaker->stop, 1, memory_order_release);
     if (write(speaker->wake_fd, &one, sizeof one) < 0)
         perror(NULL); /* cannot happen: the counter is far from full */
     pthread_join(speaker->thread, NULL);
@@ -342,7 +352,7 @@ static int ask_to_yield(struct lease_agent *agent, char *error, size_t error_siz
 static void ask_the_others(struct lease_agent *agent)
 {
     struct host_dir_candidate candidates[HOST_DIR_CANDIDATES_MAX];
-    unsigned count = host_dir_candidates(agent->asked[0] ? agent->asked : NULL, candidates);
+    unsigned count = host_dir_candidates_of(&agent->places.places, candidates);
     for (unsigned i = 0; i < count; i++)
         if (candidates[i].alive && candidates[i].speaker_kind == HOST_BEAT_EMBEDDED &&
             strcmp(candidates[i].path, agent->directory.path) != 0)

@@ -46,8 +46,8 @@ struct speaker {
     pthread_t thread;
     pthread_t watcher;
     bool watcher_runs;
-    int wake_fd; /* eventfd: a demand, or stop */
-    _Atomic bool stop;
+    int wake_fd;           /* eventfd: a demand, or stop */
+    _Atomic uint32_t stop; /* 1: end; the watcher sleeps on it, too */
 
     pthread_mutex_t state_mutex;
     pthread_cond_t state_changed;

@@ -15,7 +15,7 @@
 
 static struct host_words *words_of(const struct prober *prober)
 {
-    return prober->provider->words;
+    return provider_words(prober->provider);
 }
 
 /* ---- the list ----------------------------------------------------------------------------------------- */
@@ -80,8 +80,11 @@ static void offer(struct prober *prober)
     int error = provider_step(prober->provider, &event, &effects, 0);
     ns_t since = host_now_ns() - prober->parked_ns;
     prober->parked = error == LEASE_ELOCKED && since < PARKED_MS * NS_PER_MS;
-    if (!prober->parked)
-        leave_office(prober);
+    if (prober->parked)
+        return;
+    leave_office(prober);
+    /* whoever asked meanwhile wakes up to this one, and asks itself where it slept too long */
+    prober->demand_seen = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
 }
 
 static void probed(void *arg, const struct reading *reading)

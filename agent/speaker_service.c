@@ -43,7 +43,7 @@ static int answer_read(struct speaker *speaker, const struct message *request)
     for (uint32_t i = 0; i < speaker->prober_count; i++) {
         struct provider *provider = speaker->probers[i]->provider;
         if (strcmp(provider->name, request->provider) == 0) {
-            host_words_demand(provider->words);
+            host_words_demand(provider_words(provider));
             return 0;
         }
     }

@@ -8,7 +8,7 @@
 #include "agent/speaker.h"
 #include "broker/host_wait.h"
 
-#define LOOK_NS (NS_PER_SEC / 2) /* for providers that were added, and the end */
+#define LOOK_NS (NS_PER_SEC / 2) /* for providers that were added */
 
 static uint32_t collect(struct speaker *speaker, struct host_waited *words)
 {
@@ -16,21 +16,18 @@ static uint32_t collect(struct speaker *speaker, struct host_waited *words)
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire), used = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct provider *provider = agent->providers[i];
-        pthread_mutex_lock(&provider->mutex);
-        if (provider->table) {
-            words[used].word = &provider->words->demand;
-            words[used].seen = atomic_load_explicit(words[used].word, memory_order_acquire);
-            used++;
-        }
-        pthread_mutex_unlock(&provider->mutex);
+        words[used].word = &provider_words(provider)->demand;
+        words[used].seen = atomic_load_explicit(words[used].word, memory_order_acquire);
+        used++;
     }
+    words[used++] = (struct host_waited){&speaker->stop, 0};
     return used;
 }
 
 static void *watch(void *arg)
 {
     struct speaker *speaker = arg;
-    struct host_waited words[PROVIDERS_MAX];
+    struct host_waited words[PROVIDERS_MAX + 1];
     while (!atomic_load_explicit(&speaker->stop, memory_order_acquire)) {
         uint32_t count = collect(speaker, words);
         uint64_t one = 1;
@@ -47,8 +44,10 @@ int speaker_watch_start(struct speaker *speaker)
     return speaker->watcher_runs ? 0 : LEASE_ENOMEM;
 }
 
+/* speaker->stop is set. */
 void speaker_watch_stop(struct speaker *speaker)
 {
+    host_wake(&speaker->stop, HOST_WAIT_ANY);
     if (speaker->watcher_runs)
         pthread_join(speaker->watcher, NULL);
     speaker->watcher_runs = false;

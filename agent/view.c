@@ -286,10 +286,12 @@ static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
         struct provider *provider = agent->providers[i];
         if (provider_open(provider) < 0)
             continue;
+        provider_reap(provider, REAP_ALL, 0); /* a look at which the dead are noticed */
         group_look(provider);
         pthread_mutex_lock(&provider->mutex);
-        provider_look(provider);
-        atomic_store_explicit(&provider->words->watched_ns, host_now_ns(), memory_order_relaxed);
+        if (provider_look(provider) == 0)
+            atomic_store_explicit(&provider->words->watched_ns, host_now_ns(),
+                                  memory_order_relaxed);
         error = fill_view(fleet, &fleet->providers[fleet->provider_count], provider);
         pthread_mutex_unlock(&provider->mutex);
         fleet->provider_count += error == 0;

@@ -437,29 +437,38 @@ int host_dir_check(const struct host_dir *dir)
 
 /* -- of this process -------------------------------------------------------------------------- */
 
-static struct host_dir_places places_here(const char *asked, char tmp[64])
+static const char *keep(const char *value, char kept[HOST_DIR_KEPT_MAX])
 {
-    (void)snprintf(tmp, 64, "/tmp/leasehold-%u", (unsigned)geteuid());
-    return (struct host_dir_places){
-        .asked = asked,
-        .lease_dir = getenv("LEASE_DIR"),
+    if (!value) {
+        return NULL;
+    }
+    (void)snprintf(kept, HOST_DIR_KEPT_MAX, "%s", value);
+    return kept;
+}
+
+void host_dir_remember(const char *asked, struct host_dir_memory *memory)
+{
+    (void)snprintf(memory->tmp, sizeof memory->tmp, "/tmp/leasehold-%u", (unsigned)geteuid());
+    memory->places = (struct host_dir_places){
+        .asked = keep(asked, memory->asked),
+        .lease_dir = keep(getenv("LEASE_DIR"), memory->lease_dir),
         .run = RUN_DIR,
-        .xdg = getenv("XDG_RUNTIME_DIR"),
-        .tmp = tmp,
+        .xdg = keep(getenv("XDG_RUNTIME_DIR"), memory->xdg),
+        .tmp = memory->tmp,
     };
 }
 
 int host_dir_open(const char *asked, struct host_dir *out)
 {
-    char tmp[64];
-    struct host_dir_places places = places_here(asked, tmp);
-    return host_dir_open_of(&places, out);
+    struct host_dir_memory memory;
+    host_dir_remember(asked, &memory);
+    return host_dir_open_of(&memory.places, out);
 }
 
 unsigned host_dir_candidates(const char *asked,
                              struct host_dir_candidate out[HOST_DIR_CANDIDATES_MAX])
 {
-    char tmp[64];
-    struct host_dir_places places = places_here(asked, tmp);
-    return host_dir_candidates_of(&places, out);
+    struct host_dir_memory memory;
+    host_dir_remember(asked, &memory);
+    return host_dir_candidates_of(&memory.places, out);
 }

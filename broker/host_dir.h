@@ -72,7 +72,7 @@ const char *host_dir_kind_name(enum host_dir_kind kind);
 /* The name of a file system type (statfs.f_type) that is refused, or NULL. */
 const char *host_dir_refused_type(uint64_t type);
 
-/* -- for tests: the same, of named places instead of the environment -------------------------- */
+/* -- of named places, for tests; and of the environment as it was ------------------------------ */
 
 /* Borrowed; NULL: as if unset. */
 struct host_dir_places {
@@ -86,5 +86,15 @@ struct host_dir_places {
 int host_dir_open_of(const struct host_dir_places *places, struct host_dir *out);
 unsigned host_dir_candidates_of(const struct host_dir_places *places,
                                 struct host_dir_candidate out[HOST_DIR_CANDIDATES_MAX]);
+
+#define HOST_DIR_KEPT_MAX 512 /* bytes of a path; longer ones are too long for any use */
+
+/* A copy, since a program may change its environment while threads of ours look. Must not move. */
+struct host_dir_memory {
+    struct host_dir_places places;
+    char asked[HOST_DIR_KEPT_MAX], lease_dir[HOST_DIR_KEPT_MAX], xdg[HOST_DIR_KEPT_MAX], tmp[64];
+};
+
+void host_dir_remember(const char *asked, struct host_dir_memory *memory);
 
 #endif

@@ -15,6 +15,7 @@
 #define NAP_MIN_NS   INT64_C(50000)
 #define NAP_MAX_NS   (2 * NS_PER_MS)
 #define NEVER_LOOKED INT64_MIN
+#define NOBODY_MAX   5 /* budgets more where nobody seems to sit on the lock */
 
 /* Locks that this thread holds; its address also tells threads apart. */
 static _Thread_local struct host_lock *held;
@@ -225,6 +226,13 @@ static int usable(const struct host_lock *l, enum host_lock_mode mode)
     return 0;
 }
 
+/* Whoever touches a mapped page that its file no longer has is ended by a signal: this is asked before
+ * every touch, a file that was removed does no such harm and is noticed a moment later. */
+bool host_lock_is_whole(const struct host_lock *l)
+{
+    return l->size_min == 0 || host_lock_os_size(l->file) >= l->size_min;
+}
+
 /* Is the file that we have locked still the one in the directory, and whole? */
 static int look(struct host_lock *l)
 {
@@ -232,7 +240,7 @@ static int look(struct host_lock *l)
      */
     int64_t now = ns_of(TICK_CLOCK);
     if (l->looked_ns != NEVER_LOOKED && now - l->looked_ns < LOOK_EVERY) {
-        return 0;
+        return host_lock_is_whole(l) ? 0 : LEASE_EDAMAGED;
     }
     l->looked_ns = NEVER_LOOKED;
     if (l->pid != host_lock_os_pid()) {
@@ -307,11 +315,13 @@ struct patience {
     int64_t end_ns;
     uint32_t seen;
     uint32_t holder; /* who sat on the lock when patience was at its end before; 0: not yet so */
+    uint32_t nobody; /* times that nobody did, or that it could not be told */
 };
 
 static uint32_t change_of(const struct host_lock *l)
 {
-    return l->change ? atomic_load_explicit(l->change, memory_order_relaxed) : 0;
+    bool whole = l->change && host_lock_is_whole(l);
+    return whole ? atomic_load_explicit(l->change, memory_order_relaxed) : 0;
 }
 
 static void be_patient(struct patience *p, const struct host_lock *l, int budget_ms)
@@ -323,7 +333,7 @@ static void be_patient(struct patience *p, const struct host_lock *l, int budget
     p->dice = (uint64_t)now ^ (uint64_t)(uintptr_t)&held ^ ((uint64_t)l->pid << 32);
     p->seen = change_of(l);
     p->end_ns = now + p->budget_ns * HOST_LOCK_BUDGETS_MAX;
-    p->holder = 0;
+    p->holder = p->nobody = 0;
 }
 
 /* Nanoseconds left, at most 0 when patience is at its end. */
@@ -338,21 +348,26 @@ static int64_t patience_left(struct patience *p, const struct host_lock *l)
     return p->until_ns - now;
 }
 
-/* On a busy machine a holder may wait for the processor for longer than a budget: it gets on, only
- * not yet. One that is stopped does not. */
+/* Does the one that sits on the lock get on, only not yet? On a busy machine it may wait for the
+ * processor for longer than a budget; a stopped one does not. What is seen of it may be over at the
+ * next glance: whoever is not at work may have given the lock back before we looked at it. */
+static bool gets_on(struct patience *p, const struct host_lock *l)
+{
+    uint32_t before = p->holder;
+    p->holder = host_lock_holder(l);
+    if (p->holder == 0) {
+        return p->nobody++ < NOBODY_MAX;
+    }
+    return (before != 0 && p->holder != before) || host_lock_os_is_at_work(p->holder) ||
+           host_lock_holder(l) != p->holder;
+}
+
 static bool deserves_more(struct patience *p, const struct host_lock *l)
 {
-    int64_t now = monotonic_ns();
-    uint32_t before = p->holder;
-    p->holder = now < p->end_ns ? host_lock_holder(l) : 0;
-    if (p->holder == 0) {
+    if (monotonic_ns() >= p->end_ns || !gets_on(p, l)) {
         return false;
     }
-    bool same = before == 0 || p->holder == before;
-    if (same && !host_lock_os_is_at_work(p->holder)) {
-        return false;
-    }
-    p->until_ns = now + p->budget_ns;
+    p->until_ns = monotonic_ns() + p->budget_ns;
     return true;
 }
 

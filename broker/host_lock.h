@@ -98,6 +98,10 @@ int host_lock_close(struct host_lock *l);
  * initialised). Set it before threads share the handle, or while holding it. */
 void host_lock_expect(struct host_lock *l, uint64_t size);
 
+/* The file has at least the size that is expected: what is mapped of it may be touched. Cheap, and
+ * true only for the moment. */
+bool host_lock_is_whole(const struct host_lock *l);
+
 /* A word that every mutator changes, borrowed as long as the lock is open (NULL: none). While it
  * changes others get on with their work, and a budget starts anew. Set as host_lock_expect(). */
 void host_lock_watch(struct host_lock *l, const _Atomic uint32_t *change);

@@ -22,6 +22,9 @@ void host_lock_os_give(host_lock_file file);
 /* 0, LEASE_ECLOSED, LEASE_EIO. */
 int host_lock_os_facts(host_lock_file file, struct host_lock_facts *facts);
 
+/* The file's size, by the cheapest question there is: asked with every lock. 0 where it fails. */
+uint64_t host_lock_os_size(host_lock_file file);
+
 uint32_t host_lock_os_holder(uint64_t device, uint64_t inode);
 /* A thread of that process runs, or waits for the processor or a disk. False where it cannot be
  * told. */

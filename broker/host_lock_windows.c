@@ -96,6 +96,12 @@ int host_lock_os_facts(host_lock_file file, struct host_lock_facts *facts)
     return 0;
 }
 
+uint64_t host_lock_os_size(host_lock_file file)
+{
+    LARGE_INTEGER size;
+    return GetFileSizeEx((HANDLE)file, &size) ? (uint64_t)size.QuadPart : 0;
+}
+
 /* The restart manager could tell for a path, at the price of a service call; nobody needs it yet.
  */
 uint32_t host_lock_os_holder(uint64_t device, uint64_t inode)

@@ -110,20 +110,40 @@ static bool sight_is_valid(const struct sight *sight)
            sight->slots_last >= 0 && sight->slots_last <= BOOK_SLOTS_MAX;
 }
 
-static void load(struct host_table *table, struct book *book)
+/* The file was initialised anew in its place: nothing of what was read before is in it. */
+static void forget_book(struct host_table *table, struct book *book)
+{
+    struct book_settings settings = book->settings;
+    char provider[NAME_SIZE];
+    memcpy(provider, book->provider, sizeof provider);
+    book_init(book, provider, &settings);
+    table->sight_selector = 0;
+    memset(table->floor_selectors, 0, sizeof table->floor_selectors);
+    memset(table->selectors, 0, sizeof table->selectors);
+}
+
+/* LEASE_EDAMAGED: whose book it is cannot be read, so nothing else in it may be believed. */
+static int load(struct host_table *table, struct book *book)
 {
     struct host_file *file = table->file;
     struct book_head head;
-    if (cell_read(&file->head_selector, file->head, &head, sizeof head, &table->head_selector) ==
-        CELL_NEW)
-        book->head = head;
-    struct sight sight;
     enum cell_state state =
+        cell_read(&file->head_selector, file->head, &head, sizeof head, &table->head_selector);
+    if (state == CELL_BAD)
+        return LEASE_EDAMAGED;
+    if (state == CELL_NEW) {
+        if (book->head.instance != 0 && book->head.instance != head.instance)
+            forget_book(table, book);
+        book->head = head;
+    }
+    struct sight sight;
+    state =
         cell_read(&file->sight_selector, file->sight, &sight, sizeof sight, &table->sight_selector);
     if (state == CELL_NEW && sight_is_valid(&sight))
         book->sight = sight;
     load_floors(table, book);
     load_records(table, book);
+    return 0;
 }
 
 /* ---- the table ---------------------------------------------------------------------------------- */
@@ -134,12 +154,15 @@ static int begin(struct table *base, struct book *book, int64_t budget_ms)
     int error = host_lock_acquire(&table->lock, HOST_LOCK_EXCLUSIVE, (int)budget_ms);
     if (error < 0)
         return error;
+    atomic_fetch_add_explicit(&table->file->header.words.turns, 1, memory_order_relaxed);
     uint64_t writes = atomic_load_explicit(&table->file->header.writes, memory_order_acquire);
     if (writes != table->writes) {
-        load(table, book);
-        table->writes = writes;
+        error = load(table, book);
+        table->writes = error < 0 ? 0 : writes;
     }
-    return 0;
+    if (error < 0)
+        host_lock_release(&table->lock);
+    return error;
 }
 
 /* A look may see half of a commit, which is as good as any moment; what it does not see it has not
@@ -155,8 +178,7 @@ static int look(struct table *base, struct book *book)
     if (atomic_load_explicit(&table->file->header.writes, memory_order_acquire) == table->writes)
         return 0;
     table->writes = 0;
-    load(table, book);
-    return 0;
+    return load(table, book);
 }
 
 static void write_log(struct host_file *file, const struct effects *effects, ns_t now)
@@ -292,6 +314,10 @@ static void initialise(struct host_table *table, struct book *book, const char *
     file->header.layout = host_layout_word();
     file->header.boot = this_boot();
     text_copy(file->header.provider, sizeof file->header.provider, provider);
+    /* Versions go on from a drawn number: whoever had read the book that was here before must not take
+     * the first of this one for what it knows. */
+    atomic_store_explicit(&file->header.writes, options->instance >> 32, memory_order_relaxed);
+    atomic_store_explicit(&file->head_selector, options->instance, memory_order_relaxed);
     book_found(book, options->instance, epoch);
     static const struct effects none_happened;
     commit(&table->table, book, &none_happened, 0);
@@ -364,10 +390,12 @@ int host_table_open(struct host_table *table, int dir_fd, const char *provider, 
         return error;
     }
     host_lock_expect(&table->lock, sizeof(struct host_file));
-    host_lock_watch(&table->lock, &table->file->header.words.change);
+    host_lock_watch(&table->lock, &table->file->header.words.turns);
     table->writes = 0;
-    load(table, book);
-    return 0;
+    error = load(table, book);
+    if (error < 0)
+        host_table_close(table);
+    return error;
 }
 
 struct host_file *host_table_detach(struct host_table *table)
@@ -396,6 +424,8 @@ bool host_table_is_open(const struct host_table *table)
 
 uint64_t host_table_version(const struct host_table *table)
 {
+    if (!host_lock_is_whole(&table->lock))
+        return table->writes;
     return atomic_load_explicit(&table->file->header.writes, memory_order_relaxed);
 }
 
@@ -428,6 +458,8 @@ struct host_words *host_table_words(struct host_table *table)
 uint32_t host_table_log(const struct host_table *table, uint64_t after, struct log_entry *entries)
 {
     const struct host_file *file = table->file;
+    if (!host_lock_is_whole(&table->lock))
+        return 0;
     uint64_t last = atomic_load_explicit(&file->header.log_seq, memory_order_acquire);
     return log_copy(file->log, last, after, entries);
 }

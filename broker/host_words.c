@@ -5,21 +5,32 @@
 
 #define SLEEPS 1u
 
-void host_words_announce(struct host_words *words, const struct effects *effects)
+struct host_wakes host_words_mark(struct host_words *words, const struct effects *effects)
 {
+    struct host_wakes wakes = {0};
     uint32_t before = atomic_load_explicit(&words->change, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&words->change, &before, (before & ~SLEEPS) + 2,
                                                   memory_order_release, memory_order_relaxed))
         continue;
-    if (before & SLEEPS)
-        host_wake(&words->change, HOST_WAIT_ANY);
-    if (effects->called_count == 0)
-        return;
-    uint32_t bits = 0;
+    wakes.all = before & SLEEPS;
     for (uint32_t i = 0; i < effects->called_count; i++)
-        bits |= host_words_bit(effects->called[i]);
-    atomic_fetch_add_explicit(&words->call, 1, memory_order_release);
-    host_wake(&words->call, bits);
+        wakes.called |= host_words_bit(effects->called[i]);
+    if (wakes.called)
+        atomic_fetch_add_explicit(&words->call, 1, memory_order_release);
+    return wakes;
+}
+
+void host_words_wake(struct host_words *words, struct host_wakes wakes)
+{
+    if (wakes.all)
+        host_wake(&words->change, HOST_WAIT_ANY);
+    if (wakes.called)
+        host_wake(&words->call, wakes.called);
+}
+
+void host_words_announce(struct host_words *words, const struct effects *effects)
+{
+    host_words_wake(words, host_words_mark(words, effects));
 }
 
 bool host_words_arm(struct host_words *words, uint32_t seen, uint32_t *armed)

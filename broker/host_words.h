@@ -19,6 +19,9 @@ struct host_words {
      * changes the word clears it and wakes all. A sleeper that is killed leaves a bit that the next
      * change clears: nothing to clean up. */
     _Atomic uint32_t change;
+    /* Grows whenever somebody has taken the book's lock, also to decide what changes nothing: as long
+     * as it moves, nobody sits on the lock. */
+    _Atomic uint32_t turns;
     /* Grows when waiters of the queue are called; they sleep on it with a bit of their own. */
     _Atomic uint32_t call;
     /* Grows when somebody wants a reading; the speaker sleeps on it. */
@@ -36,8 +39,17 @@ static inline uint32_t host_words_bit(uint32_t cell)
     return UINT32_C(1) << (cell % 32);
 }
 
-/* After a commit: the change is there to be seen, and who was called wakes. A system call only
- * where somebody sleeps. */
+/* After a commit the change is there to be seen: marked while the lock is held, as the file may be
+ * cut short once it is not; those who sleep are woken when it is given back, which touches nothing.
+ * A system call only where somebody sleeps. */
+struct host_wakes {
+    bool all;        /* somebody sleeps on `change` */
+    uint32_t called; /* bits on `call` */
+};
+struct host_wakes host_words_mark(struct host_words *words, const struct effects *effects);
+void host_words_wake(struct host_words *words, struct host_wakes wakes);
+
+/* Both at once. */
 void host_words_announce(struct host_words *words, const struct effects *effects);
 
 /* Sleeps until the change word differs from `seen` (as loaded before looking at the book) or the

@@ -19,11 +19,14 @@ PATH=$build/bin:$PATH
 
 # ---- a host of its own: directory, configuration, server, agent ---------------------------------
 
+server=
 work=$(mktemp -d /tmp/lease-demo-XXXXXX)
 finish()
 {
     trap - EXIT INT TERM HUP
     local running
+    # the server at once, so that whoever waits for its answer ends too
+    [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || :
     running=$(jobs -p)
     # shellcheck disable=SC2086
     [ -z "$running" ] || kill $running 2>/dev/null || :
@@ -51,6 +54,8 @@ soon()
 }
 
 slotserver --slots 1 --tps 50 --port-file "$work/port" >"$work/server.log" 2>&1 &
+server=$!
+disown # it is ended without a word
 soon test -s "$work/port"
 url=http://127.0.0.1:$(cat "$work/port")
 mkdir -p "$XDG_CONFIG_HOME/leasehold"
@@ -121,7 +126,7 @@ counted()
 }
 
 # server HOW KEY: what the server counted
-server()
+counter()
 {
     sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p" "$work/$1.stats"
 }
@@ -148,12 +153,12 @@ row '' 'with Leasehold' 'without'
 for word in dispatched fell-back failed; do
     row "${word/-/ }" "$(counted with_a_lease $word)" "$(counted without $word)"
 done
-row 'queued at the server' "$(server with_a_lease queued)" "$(server without queued)"
-row 'longest wait in its queue' "$(seconds "$(server with_a_lease queue_wait_longest_ms)")" \
-    "$(seconds "$(server without queue_wait_longest_ms)")"
+row 'queued at the server' "$(counter with_a_lease queued)" "$(counter without queued)"
+row 'longest wait in its queue' "$(seconds "$(counter with_a_lease queue_wait_longest_ms)")" \
+    "$(seconds "$(counter without queue_wait_longest_ms)")"
 echo
 [ "$(counted with_a_lease failed)" = 0 ] && [ "$(counted without failed)" = 0 ] || {
     cat "$work/placements.log"
     exit 1
 }
-[ "$(server with_a_lease queued)" = 0 ] || { echo "demo: a leased request had to queue"; exit 1; }
+[ "$(counter with_a_lease queued)" = 0 ] || { echo "demo: a leased request had to queue"; exit 1; }

@@ -127,6 +127,7 @@ int command_acquire(struct cli *cli)
     int rc = acquire(cli, &request, &lease, &verdict);
     if (rc < 0)
         return say_refusal(cli, cli->options.operands[0], rc, &verdict);
+    warn_of_agent(cli);
     return print_lease(cli, &lease);
 }
 

@@ -19,6 +19,7 @@ static int snapshot(struct cli *cli, struct lease_fleet **fleet)
         rc = lease_fleet(cli->agent, fleet);
     if (rc < 0)
         return say_refusal(cli, "the providers cannot be read", rc, NULL);
+    warn_of_agent(cli);
     const char *wanted = cli_provider(cli);
     bool found = !wanted[0];
     for (uint32_t i = 0; i < (*fleet)->provider_count && !found; i++)

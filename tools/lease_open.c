@@ -74,10 +74,7 @@ int cli_open(struct cli *cli)
         say("%s", error[0] ? error : lease_strerror(rc));
         return exit_code_of(cli, rc);
     }
-    const char *warning = lease_agent_warning(cli->agent);
-    cli->warned = warning[0] != '\0';
-    if (cli->warned)
-        say("warning: %s", warning);
+    warn_of_agent(cli);
     return EXIT_DONE;
 }
 

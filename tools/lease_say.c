@@ -89,8 +89,17 @@ int say_refusal(const struct cli *cli, const char *what, int error,
     return exit_code_of(cli, error);
 }
 
-void warn_of_basis(const struct cli *cli, const char *provider, enum lease_basis basis)
+void warn_of_agent(struct cli *cli)
 {
+    const char *warning = lease_agent_warning(cli->agent);
+    if (warning[0] && !cli->warned)
+        say("warning: %s", warning);
+    cli->warned = cli->warned || warning[0];
+}
+
+void warn_of_basis(struct cli *cli, const char *provider, enum lease_basis basis)
+{
+    warn_of_agent(cli);
     if (basis < LEASE_BASIS_OWNER && !cli->warned)
         say("warning: go for %s stands on %s only, no owner was asked%s", provider,
             lease_basis_name(basis),

@@ -59,7 +59,7 @@ static void says_no_soon(int rc, int64_t began, const struct lease_verdict *verd
     assert_int_equal(verdict->go, 0);
     assert_int_equal(verdict->undecided, 1);
     assert_non_null(strstr(verdict->reason, wanted));
-    assert_true(took < SOON_MS * 1000);
+    assert_true(took < stage_patience(SOON_MS) * 1000);
 }
 
 /* ---- the others ------------------------------------------------------------------------------ */
@@ -88,7 +88,7 @@ static void test_acquire_verify_and_release_come_back(void **state)
     says_no_soon(rc, began, &verdict, pid);
     began = test_now_ns();
     assert_int_equal(lease_renew(agent, lease.id, 0, NULL), LEASE_ELOCKED);
-    assert_true(test_now_ns() - began < SOON_MS * INT64_C(1000000));
+    assert_true(test_now_ns() - began < stage_patience(SOON_MS) * 1000000);
 
     go_on(pid);
     assert_int_equal(lease_verify(agent, lease.id, NULL, &lease, &verdict), 0);
@@ -109,7 +109,7 @@ static void test_release_is_made_good(void **state)
     pid_t pid = start_stopped();
     int64_t began = test_now_ns();
     lease_release(agent, lease.id, 0);
-    assert_true(test_now_ns() - began < SOON_MS * INT64_C(1000000));
+    assert_true(test_now_ns() - began < stage_patience(SOON_MS) * 1000000);
     go_on(pid);
     int64_t deadline = test_now_ns() + INT64_C(5000000000);
     while (stage_available(other, "x") != 1 && test_now_ns() < deadline)
@@ -135,7 +135,7 @@ static int waiter(int index)
                    : lease_acquire(agent, "x", &request, &lease, &verdict);
     int64_t took = (test_now_ns() - began) / 1000000;
     must(rc == LEASE_EBUSY || rc == LEASE_ELOCKED);
-    must(took >= 900 && took < 1000 + SOON_MS);
+    must(took >= 900 && took < 1000 + stage_patience(SOON_MS));
     return 0;
 }
 
@@ -170,7 +170,7 @@ static void test_command_line_is_told(void **state)
     int64_t began = test_now_ns();
     char *const argv[] = {LEASE, "run", "--provider", X, "x", "--", "touch", "ran", NULL};
     assert_int_equal(stage_end(stage_start(argv, NULL, "err")), 75);
-    assert_true(test_now_ns() - began < 2 * SOON_MS * INT64_C(1000000));
+    assert_true(test_now_ns() - began < stage_patience(2 * SOON_MS) * 1000000);
     assert_true(stage_read("err", text, sizeof text));
     print_message("%s", text);
     char wanted[32];
@@ -193,7 +193,7 @@ static void test_book_in_the_making(void **state)
     struct lease_verdict verdict = {.go = -1};
     int64_t began = test_now_ns();
     assert_int_equal(lease_acquire(agent, "x", NULL, &lease, &verdict), LEASE_ELOCKED);
-    assert_true(test_now_ns() - began < SOON_MS * INT64_C(1000000));
+    assert_true(test_now_ns() - began < stage_patience(SOON_MS) * 1000000);
     assert_int_equal(verdict.go, 0);
     assert_int_equal(verdict.undecided, 1);
     assert_non_null(strstr(verdict.reason, "book locked"));

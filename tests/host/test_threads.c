@@ -94,6 +94,27 @@ static void test_threads_on_one_handle(void **state)
     lease_agent_close(&agent);
 }
 
+/* The program may change its environment whenever it likes: threads of ours run, and do not look. */
+static void test_the_environment_is_the_program_s(void **state)
+{
+    (void)state;
+    char value[64];
+    struct lease lease;
+    agent = stage_open(X, 0);
+    assert_int_equal(lease_acquire(agent, "x", NULL, &lease, NULL), 0);
+    int64_t end = test_now_ns() + INT64_C(1500000000);
+    for (unsigned i = 0; test_now_ns() < end; i++) {
+        snprintf(value, sizeof value, "/nowhere/%u", i);
+        setenv("XDG_RUNTIME_DIR", value, 1);
+        setenv("LEASE_DIR", value, 1);
+        usleep(100);
+    }
+    unsetenv("XDG_RUNTIME_DIR");
+    assert_string_equal(lease_agent_directory(agent), stage_dir);
+    assert_int_equal(lease_renew(agent, lease.id, 0, NULL), 0);
+    lease_agent_close(&agent);
+}
+
 /* ---- closed and interrupted ------------------------------------------------------------------- */
 
 static void *take_and_keep(void *arg)
@@ -163,6 +184,7 @@ int main(void)
     rounds = stage_number("LEASEHOLD_ROUNDS", 300);
     const struct CMUnitTest tests[] = {
         staged(test_threads_on_one_handle),
+        staged(test_the_environment_is_the_program_s),
         staged(test_closed_right_after_the_last_call),
         staged(test_interrupted_while_waiting),
     };

@@ -163,7 +163,7 @@ static int code_of(int status)
 
 int stage_end_within(pid_t pid, int64_t ms)
 {
-    int64_t deadline = test_now_ns() + ms * 1000000;
+    int64_t deadline = test_now_ns() + stage_patience(ms) * 1000000;
     int status;
     while (waitpid(pid, &status, WNOHANG) != pid) {
         if (test_now_ns() > deadline) {
@@ -289,6 +289,14 @@ int64_t stage_available(lease_agent_t *agent, const char *provider)
 {
     struct lease_view view;
     return stage_look(agent, provider, &view) ? view.available : -2;
+}
+
+int64_t stage_patience(int64_t ms)
+{
+    double load = 0, processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    if (getloadavg(&load, 1) != 1 || load <= processors)
+        return ms;
+    return (int64_t)((double)ms * load / processors);
 }
 
 long stage_number(const char *variable, long usual)

@@ -99,6 +99,9 @@ bool stage_look(lease_agent_t *agent, const char *provider, struct lease_view *v
 /* How many slots are available by a view, -1 unknown, -2 none. */
 int64_t stage_available(lease_agent_t *agent, const char *provider);
 
+/* What should take ms at most may take longer where the machine has more to do than processors. */
+int64_t stage_patience(int64_t ms);
+
 /* A number of the environment, or its default. */
 long stage_number(const char *variable, long usual);
 

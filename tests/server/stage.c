@@ -17,37 +17,40 @@ extern char **environ;
 
 struct company companies[4] = {{false, "new"}, {true, "new"}, {false, "old"}, {true, "old"}};
 
-void stage_main(int argc, char **argv)
+/* Of all stages: a case that fails leaves its stage, and the next one ends what it started. */
+static pid_t children[STAGE_CHILDREN_MAX];
+
+static void kill_all(void)
 {
-    signal(SIGPIPE, SIG_IGN);
-    unsetenv("LEASE_ID");
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
+    for (size_t i = 0; i < STAGE_CHILDREN_MAX; i++) {
+        if (children[i] == 0)
+            continue;
+        kill(children[i], SIGKILL);
+        waitpid(children[i], NULL, 0);
+        children[i] = 0;
+    }
 }
 
 /* ---- processes -------------------------------------------------------------------------- */
 
-static void remember(struct stage *stage, pid_t child)
+static void remember(pid_t child)
 {
     for (size_t i = 0; i < STAGE_CHILDREN_MAX; i++)
-        if (stage->children[i] == 0) {
-            stage->children[i] = child;
+        if (children[i] == 0) {
+            children[i] = child;
             return;
         }
     fail_msg("too many children");
 }
 
-static bool forget(struct stage *stage, pid_t child)
+static void forget(pid_t child)
 {
     for (size_t i = 0; i < STAGE_CHILDREN_MAX; i++)
-        if (stage->children[i] == child) {
-            stage->children[i] = 0;
-            return true;
-        }
-    return false;
+        if (children[i] == child)
+            children[i] = 0;
 }
 
-static pid_t spawn(struct stage *stage, char *const *argv, int out, int err)
+static pid_t spawn(char *const *argv, int out, int err)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -68,7 +71,7 @@ static pid_t spawn(struct stage *stage, char *const *argv, int out, int err)
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     assert_int_equal(error, 0);
-    remember(stage, child);
+    remember(child);
     return child;
 }
 
@@ -79,13 +82,14 @@ static int code_of(int status)
 
 int stage_await(struct stage *stage, pid_t child, int64_t within_ms)
 {
+    (void)stage;
     int64_t end = client_now_ms() + within_ms;
     int status;
     for (;;) {
         pid_t ended = waitpid(child, &status, WNOHANG);
         assert_true(ended >= 0);
         if (ended == child) {
-            forget(stage, child);
+            forget(child);
             return code_of(status);
         }
         if (client_now_ms() >= end)
@@ -102,15 +106,25 @@ void stage_kill(struct stage *stage, pid_t child, int number)
 
 pid_t stage_spawn(struct stage *stage, char *const *argv, int *out)
 {
+    (void)stage;
     int ends[2] = {-1, -1};
     if (out)
         assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    pid_t child = spawn(stage, argv, ends[1], -1);
+    pid_t child = spawn(argv, ends[1], -1);
     if (out) {
         close(ends[1]);
         *out = ends[0];
     }
     return child;
+}
+
+void stage_main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    unsetenv("LEASE_ID");
+    atexit(kill_all);
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
 }
 
 /* ---- to the end ------------------------------------------------------------------------- */
@@ -151,7 +165,7 @@ struct ran stage_run(struct stage *stage, char *const *argv)
     int64_t begun = client_now_ms();
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     assert_int_equal(pipe2(err, O_CLOEXEC), 0);
-    pid_t child = spawn(stage, argv, out[1], err[1]);
+    pid_t child = spawn(argv, out[1], err[1]);
     close(out[1]);
     close(err[1]);
     char *texts[2] = {ran.out, ran.err};
@@ -282,6 +296,7 @@ static void set_place(const struct stage *stage, const char *name, const char *f
 
 void stage_open(struct stage *stage, const struct company *company, unsigned slots)
 {
+    kill_all();
     memset(stage, 0, sizeof *stage);
     stage->company = company;
     assert_true(temp_dir_make(stage->root));
@@ -310,7 +325,7 @@ void stage_agent_start(struct stage *stage)
     char *argv[] = {(char *)(uintptr_t)LEASE_AGENT_PROGRAM, (char *)(uintptr_t) "--provider",
                     stage->spec, NULL};
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    stage->agent = spawn(stage, argv, null, null);
+    stage->agent = spawn(argv, null, null);
     close(null);
     if (!STAGE_UNTIL(agent_is_up(stage), 10000))
         fail_msg("lease-agent does not come up");
@@ -343,12 +358,7 @@ void stage_close(struct stage *stage)
     if (stage->contender_count > 0)
         stage_contest_end(stage);
     stage_agent_end(stage);
-    for (size_t i = 0; i < STAGE_CHILDREN_MAX; i++) {
-        if (stage->children[i] == 0)
-            continue;
-        kill(stage->children[i], SIGKILL);
-        stage_await(stage, stage->children[i], RUN_MS);
-    }
+    kill_all();
     if (stage->server)
         slotserver_stop(stage->server);
     temp_dir_remove(stage->root);

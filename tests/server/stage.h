@@ -48,7 +48,6 @@ struct stage {
     struct slotserver *server;
     unsigned port;
     pid_t agent;
-    pid_t children[STAGE_CHILDREN_MAX]; /* that still run */
     pid_t contenders[CONTENDERS_MAX];
     int contender_outs[CONTENDERS_MAX];
     unsigned contender_count;

@@ -137,8 +137,8 @@ static void odd_answers_are_never_free(void **state)
         "{\"loads\":[{\"num_running_reqs\":-1,\"num_waiting_reqs\":0}]}",
         "{\"loads\":[{\"num_running_reqs\":0.0,\"num_waiting_reqs\":0}]}",
         "{\"loads\":[{\"num_running_reqs\":0,\"num_waiting_reqs\":\"0\"}]}",
-        "{\"loads\":[{\"num_running_reqs\":0,\"num_waiting_reqs\":0,\"max_running_requests\":null}]"
-        "}",
+        ("{\"loads\":[{\"num_running_reqs\":0,\"num_waiting_reqs\":0,"
+         "\"max_running_requests\":null}]}"),
     };
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         struct play scene = scene_of("idle");

@@ -1,0 +1,134 @@
+/* Members of a group exclude each other: by what is in use, and by who was first. */
+#include "broker/admission.h"
+
+#include "tests/lib/virtual.h"
+
+static void in_a_group(uint32_t limit)
+{
+    world.book.group_limit = limit;
+    world.book.neighbour_count = 0;
+}
+
+static void neighbour(const char *name, bool in_use, uint64_t first_place)
+{
+    struct neighbour *other = &world.book.neighbours[world.book.neighbour_count++];
+    memset(other, 0, sizeof *other);
+    text_copy(other->name, sizeof other->name, name);
+    other->in_use = in_use;
+    other->first_place = first_place;
+}
+
+static void a_member_in_use_excludes(void **state)
+{
+    (void)state;
+    on_static(2);
+    in_a_group(1);
+    neighbour("m2", true, UINT64_MAX);
+    assert_int_equal(tally_now().available, 0);
+    struct answer answer = acquire();
+    assert_int_equal(answer.verdict, ANSWER_NO);
+    assert_int_equal(answer.reason, REASON_GROUP);
+    assert_string_equal(answer.member, "m2");
+    char text[256];
+    broker_reason_text(&answer, text, sizeof text);
+    assert_non_null(strstr(text, "m2"));
+    world.book.neighbours[0].in_use = false;
+    granted(acquire());
+}
+
+static void a_held_lease_excludes_only_from_a_smaller_place(void **state)
+{
+    (void)state;
+    on_static(2);
+    in_a_group(1);
+    struct lease_id mine = granted(acquire());
+    uint64_t place = record_of(mine)->place;
+    neighbour("m2", false, place + 1);
+    go(verify(mine));
+    no(acquire(), REASON_GROUP); /* which would come after m2's */
+
+    on_static(2);
+    in_a_group(1);
+    book_raise_place(&world.book, 10);
+    mine = granted(acquire());
+    neighbour("m2", false, 5);
+    no(verify(mine), REASON_GROUP);
+}
+
+static void so_many_at_a_time_as_the_limit_says(void **state)
+{
+    (void)state;
+    on_static(2);
+    in_a_group(2);
+    neighbour("m2", true, UINT64_MAX);
+    neighbour("m3", false, UINT64_MAX);
+    struct lease_id mine = granted(acquire());
+    go(verify(mine));
+    world.book.neighbours[1].in_use = true;
+    no(acquire(), REASON_GROUP);
+}
+
+static void a_waiter_gets_its_turn_when_the_other_is_idle(void **state)
+{
+    (void)state;
+    on_static(1);
+    in_a_group(1);
+    neighbour("m2", true, UINT64_MAX);
+    struct lease_id mine = waits(acquire(.wait_ms = 60000));
+    tick();
+    assert_int_equal(state_of(mine), RECORD_WAITING);
+    world.book.neighbours[0].in_use = false;
+    tick();
+    assert_int_equal(state_of(mine), RECORD_HELD);
+    assert_int_equal(world.effects.called_count, 1);
+}
+
+/* What the others see: leases and work make a book in use, intentions have their place. */
+static void how_a_book_looks_to_the_others(void **state)
+{
+    (void)state;
+    struct neighbour seen;
+    on_server(2);
+    book_as_neighbour(&world.book, world.now, &seen);
+    assert_false(seen.in_use);
+    assert_true(seen.first_place == UINT64_MAX);
+
+    struct lease_id first = granted(acquire());
+    granted(acquire());
+    book_as_neighbour(&world.book, world.now, &seen);
+    assert_false(seen.in_use);
+    assert_true(seen.first_place == record_of(first)->place);
+
+    go(verify(first));
+    book_as_neighbour(&world.book, world.now, &seen);
+    assert_true(seen.in_use);
+
+    on_server(2);
+    shows(71); /* a stranger's */
+    book_as_neighbour(&world.book, world.now, &seen);
+    assert_true(seen.in_use);
+}
+
+static void one_order_of_places_over_all(void **state)
+{
+    (void)state;
+    on_static(2);
+    book_raise_place(&world.book, 100);
+    struct lease_id mine = granted(acquire());
+    assert_int_equal(record_of(mine)->place, 101);
+    book_raise_place(&world.book, 50);
+    assert_int_equal(record_of(granted(acquire()))->place, 102);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_member_in_use_excludes),
+        cmocka_unit_test(a_held_lease_excludes_only_from_a_smaller_place),
+        cmocka_unit_test(so_many_at_a_time_as_the_limit_says),
+        cmocka_unit_test(a_waiter_gets_its_turn_when_the_other_is_idle),
+        cmocka_unit_test(how_a_book_looks_to_the_others),
+        cmocka_unit_test(one_order_of_places_over_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
