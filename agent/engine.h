@@ -56,8 +56,9 @@ struct ollama_memory {
 };
 
 struct detect_memory {
-    ns_t in_vain_ns; /* when all was asked last that told no engine; 0 never */
-    uint64_t props;  /* a hash of what /props answered then */
+    ns_t in_vain_ns;   /* when all was asked last that told no engine; 0 never */
+    uint64_t props;    /* a hash of what /props answered then */
+    unsigned answered; /* by bits of kinds, before time was over */
 };
 
 /* What is remembered of a server from one probe to the next. Zeroed: nothing. */

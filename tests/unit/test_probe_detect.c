@@ -285,6 +285,8 @@ static void probe(struct http *http, struct probe_target *target, int probe_ms)
     http_drain(http);
 }
 
+static ns_t offset_ns;
+
 static void is_followed(struct http *http, struct probe_target *target, const struct kind *from,
                         const struct kind *to)
 {
@@ -297,6 +299,8 @@ static void is_followed(struct http *http, struct probe_target *target, const st
     probe(http, target, 10000);
     if (to->health == HEALTH_UNAUTHORIZED && strcmp(to->engine, "auto") == 0)
         return; /* who refuses everything may still be the same */
+    if (strcmp(to->engine, "auto") == 0)
+        host_clock_offset(offset_ns += 11 * NS_PER_SEC); /* what it is, is asked anew by then */
     if (strcmp(last.engine, to->engine) != 0)
         fail_msg("%s is not followed by %s but %s: %s", from->engine, to->engine, last.engine,
                  last.detail);
@@ -350,6 +354,38 @@ static void a_known_one_is_asked_at_once(void **state)
     http_close(&http);
 }
 
+static struct http_answer answer_of(enum http_failure failure)
+{
+    return (struct http_answer){
+        .failure = failure, .status = failure ? 0 : 404, .body = "", .reason = ""};
+}
+
+/* From one that is far away: what was answered is not asked again, nor what never is. */
+static void a_slow_one_is_found_out_in_parts(void **state)
+{
+    (void)state;
+    static struct probe_run run;
+    struct engine_ask ask = {0};
+    struct provider_spec spec = spec_here();
+    char all[1024] = "";
+    memset(&run, 0, sizeof run);
+    run.spec = &spec;
+    for (int part = 0; part < 9; part++) {
+        reading_clear(&run.reading);
+        run.decided = false;
+        engine_detect.begin(&run, 1000);
+        for (int n = 0; !run.decided && engine_detect.next(&run, 1000, &ask); n++) {
+            struct http_answer answer = answer_of(n == 2 ? HTTP_TIMEOUT_ANSWER : HTTP_NONE);
+            strcat(strcat(all, ask.path), " ");
+            engine_detect.take(&run, ask.kind, &answer);
+        }
+        assert_int_equal(run.reading.health, part % 4 == 3 ? HEALTH_UNKNOWN : HEALTH_BUSY);
+        if (part == 3)
+            assert_string_equal(all, "/props /v1/models /api/version /props /info /running /props "
+                                     "/api/v1/models /api/v0/models /props /metrics ");
+    }
+}
+
 /* A stranger is asked one question a reading, and all of them every 10 s. */
 static void a_stranger_is_spared(void **state)
 {
@@ -374,10 +410,9 @@ static void a_stranger_is_spared(void **state)
         assert_string_equal(last.detail, first.detail);
         assert_string_equal(last.engine, first.engine);
     }
-    host_clock_offset(11 * NS_PER_SEC);
+    host_clock_offset(offset_ns += 11 * NS_PER_SEC);
     probe(http, target, 10000);
     assert_non_null(strstr(asked, "/metrics"));
-    host_clock_offset(0);
     probe_target_destroy(&target);
     http_close(&http);
 }
@@ -442,6 +477,7 @@ int main(void)
         cmocka_unit_test_setup(what_somebody_found_is_taken_over, restart),
         cmocka_unit_test_setup(another_engine_is_followed, restart),
         cmocka_unit_test_setup(a_known_one_is_asked_at_once, restart),
+        cmocka_unit_test(a_slow_one_is_found_out_in_parts),
         cmocka_unit_test_setup(a_stranger_is_spared, restart),
         cmocka_unit_test_setup(any_body_does_no_harm, restart),
     };
