@@ -19,8 +19,8 @@
  * 200. What counts is JSON, or metrics, of the shape that one engine has. A 401 is no end: another
  * path may be open.
  *
- * Where nothing told, /props alone is asked for the next 10 s while it answers the same 200: whatever is
- * there is spared. (A 404 is the same for many.) */
+ * Where nothing told, /props alone is asked for the next 10 s while it answers the same 200: whatever
+ * is there is spared. (A 404 is the same for many.) */
 #include "agent/probe_detect.h"
 
 #include <stdio.h>

@@ -421,12 +421,13 @@ static void a_stranger_is_spared(void **state)
 static void any_body_does_no_harm(void **state)
 {
     (void)state;
-    static struct recorded all[RECORDED_MAX];
-    static const char *const folders[] = {"ollama", "lmstudio", "vllm",
-                                          "sglang", "tgi",      "llama-swap"};
+    static struct recorded bodies[6][RECORDED_MAX]; /* they live as long as this points to them */
+    static const char *const folders[6] = {"ollama", "lmstudio", "vllm",
+                                           "sglang", "tgi",      "llama-swap"};
     static struct probe_run run;
     struct provider_spec spec = spec_here();
     for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
+        struct recorded *all = bodies[f];
         size_t count = recorded_load(folders[f], all);
         for (size_t i = 0; i < count; i++)
             for (size_t cut = 0; cut <= all[i].size; cut += 1 + all[i].size / 50) {
