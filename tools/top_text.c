@@ -163,3 +163,11 @@ void top_text_span(char text[TOP_SPAN_SIZE], int64_t ms)
     else
         snprintf(text, TOP_SPAN_SIZE, "%lldd", s / 86400 < 9999 ? s / 86400 : 9999);
 }
+
+void top_text_seconds(char text[TOP_SPAN_SIZE], int64_t ms)
+{
+    if (ms >= 0 && ms < 10000)
+        snprintf(text, TOP_SPAN_SIZE, "%ds", (int)(ms / 1000));
+    else
+        top_text_span(text, ms);
+}

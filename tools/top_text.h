@@ -35,6 +35,9 @@ void top_text_cut(char *to, size_t size, const char *text, int width);
 #define TOP_SPAN_SIZE 16
 void top_text_span(char text[TOP_SPAN_SIZE], int64_t ms);
 
+/* The same in whole seconds, for what is looked at each second: digits that dance tell nothing. */
+void top_text_seconds(char text[TOP_SPAN_SIZE], int64_t ms);
+
 /* Writes a character as UTF-8, answers its bytes (at most 4). */
 size_t top_text_put(char *to, uint32_t character);
 

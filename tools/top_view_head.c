@@ -32,17 +32,17 @@ static uint8_t banner(const struct top_scene *scene, char *text, size_t size)
         return TOP_REVERSED;
     }
     if (scene->ui->paused_ns) {
-        top_text_span(span, (scene->now_ns - scene->ui->paused_ns) / NS_A_MS / 1000 * 1000);
+        top_text_seconds(span, (scene->now_ns - scene->ui->paused_ns) / NS_A_MS);
         snprintf(text, size, "PAUSED %s", span);
         return TOP_REVERSED;
     }
     if (model->agent == TOP_AGENT_LOST) {
-        top_text_span(span, (model->silent_ms + age_ms) / 1000 * 1000);
+        top_text_seconds(span, model->silent_ms + age_ms);
         snprintf(text, size, "AGENT LOST %s, retrying", span);
         return TOP_ALARM | TOP_SELECTED;
     }
     if (age_ms > UNANSWERED_MS + scene->ui->delay_ms) {
-        top_text_span(span, age_ms / 1000 * 1000);
+        top_text_seconds(span, age_ms);
         snprintf(text, size, "STALE %s", span);
         return TOP_ALARM | TOP_SELECTED;
     }
@@ -137,7 +137,7 @@ static int put_first(const struct top_scene *scene, struct top_grid *grid, int y
     while (model->providers[i].standing != standing)
         i++;
     const struct top_provider *first = &model->providers[i];
-    top_text_span(heard, first->view->heard_ms + top_model_age_ms(model, scene->now_ns));
+    top_text_seconds(heard, first->view->heard_ms + top_model_age_ms(model, scene->now_ns));
     bool silent = standing >= TOP_STALE;
     return top_putf(grid, y, x, grid->width, TOP_DOUBT, "(%s%s%s%s) ", first->name,
                     model->totals.standing[standing] > 1 ? "..." : "", silent ? ", silent " : "",

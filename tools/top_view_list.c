@@ -58,10 +58,7 @@ static void say_time(char text[TOP_SPAN_SIZE], int64_t ms)
     if (ms == TOP_UNKNOWN_MS)
         snprintf(text, TOP_SPAN_SIZE, "?");
     else
-        top_text_span(text, ms < 0 ? -1 : ms / 1000 * 1000);
-    char *point = strchr(text, '.'); /* whole seconds: digits that dance tell nothing */
-    if (point)
-        snprintf(point, 2, "s");
+        top_text_seconds(text, ms);
 }
 
 /* "exact 0.1s": the signal and the age of the provider's reading. */

@@ -24,15 +24,21 @@ for ((i = 0; i < providers; i++)); do
 done
 for i in 1 2 3; do /usr/bin/time -f "batch frame: %e s, %U user, %S system" "$bin/leasetop" -b -n 1 >/dev/null; done
 count=$("$bin/leasetop" -j -n 1 | grep -o '"leased":[0-9]*' | tail -1)
-tmux -f /dev/null -S "$work/tmux" new-session -d -x 120 -y 50 \
-    "date +%s%N >$work/start; exec $bin/leasetop"
-until tmux -S "$work/tmux" capture-pane -p | grep -q '^leasetop.*LIVE'; do :; done
-shown=$(date +%s%N)
-pid=$(tmux -S "$work/tmux" display-message -p '#{pane_pid}')
+mux() { tmux -f /dev/null -S "$work/tmux" "$@"; }
+mux new-session -d -x 120 -y 50 cat
+least=
+for i in 1 2 3 4 5; do # the machine may be busy with something else: the least counts
+    mux new-window -n "top$i" "date +%s%N >$work/start; exec $bin/leasetop"
+    until mux capture-pane -p -t "top$i" | grep -q '^leasetop.*LIVE'; do :; done
+    took=$((($(date +%s%N) - $(cat "$work/start")) / 1000000))
+    [ -n "$least" ] && [ "$least" -le "$took" ] || least=$took
+    pid=$(mux display-message -p -t "top$i" '#{pane_pid}')
+    [ "$i" = 5 ] || mux kill-window -t "top$i"
+done
 ticks() { awk '{print $14 + $15}' "/proc/$pid/stat"; }
 before=$(ticks)
 sleep "$seconds"
 after=$(ticks)
-echo "$providers providers, $count: first screen after $(((shown - $(cat "$work/start")) / 1000000)) ms," \
+echo "$providers providers, $count: first screen after $least ms," \
     "$(awk -v t=$((after - before)) -v s="$seconds" 'BEGIN {printf "%.2f", t / s}') % of a core" \
     "(one tick of 10 ms in $seconds s is $(awk -v s="$seconds" 'BEGIN {printf "%.2f", 1 / s}') %)"
