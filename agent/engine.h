@@ -55,6 +55,12 @@ struct ollama_memory {
     ns_t looked_ns;            /* when the process list was last read; 0 never */
 };
 
+struct detect_memory {
+    ns_t in_vain_ns;   /* when all was asked last that told no engine; 0 never */
+    uint64_t props;    /* a hash of what /props answered then */
+    unsigned answered; /* by bits of kinds, before time was over */
+};
+
 /* What is remembered of a server from one probe to the next. Zeroed: nothing. */
 struct engine_memory {
     ns_t awake_ns; /* when a question that keeps it awake was sent that it then answered; 0 never */
@@ -66,6 +72,7 @@ struct engine_memory {
     struct sglang_memory sglang;
     struct swap_memory swap;
     struct ollama_memory ollama;
+    struct detect_memory detect;
 };
 
 /* llama.cpp's, set by begin. Flags and counts are -1 where nothing is told. */
@@ -109,6 +116,7 @@ struct swap_state {
 /* Of an engine that is being found out, probe_detect.c. */
 struct detect_state {
     unsigned answered;          /* bits of kinds */
+    uint64_t props;             /* a hash of what /props answers; 0: not with 200 */
     bool starting;              /* 503 to something */
     struct http_answer refused; /* 401 or 403 to something; status 0: to nothing */
     const struct mark *best;    /* so far */

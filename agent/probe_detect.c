@@ -5,18 +5,22 @@
  *   /props        llama-server's first: it wakes nobody. Its answer is what the llama.cpp probe would
  *                 ask for first, and is handed on to it: finding it out costs nothing.
  *   /v1/models    nearly all have it, for nearly all it needs no model, and `owned_by` says whose it is
- *   then at once, each known to one engine and unknown to the others:
- *   /running         llama-swap: starts no server
- *   /api/version     Ollama
+ *   /api/version  Ollama
+ *   /info         TGI
+ *   /running      llama-swap: starts no server
  *   /api/v1/models, /api/v0/models   LM Studio: lists, loads nothing
- *   /info            TGI
  *   /metrics      last: a llama-server that sleeps would be woken by it, but is known by now, since
  *                 /props needs at most a key, and with a wrong key /metrics wakes nobody.
+ * One after the other, since an unknown server may have few threads; where that takes longer than a
+ * probe may, the next one goes on.
  * Not asked: /health (says nothing), /slots (wakes), anything with a model's name in it.
  *
  * A 200 means nothing: KoboldCpp answers any path with a page, LM Studio with an error inside of
  * 200. What counts is JSON, or metrics, of the shape that one engine has. A 401 is no end: another
- * path may be open. */
+ * path may be open.
+ *
+ * Where nothing told, /props alone is asked for the next 10 s while it answers the same 200: whatever
+ * is there is spared. (A 404 is the same for many.) */
 #include "agent/probe_detect.h"
 
 #include <stdio.h>
@@ -27,14 +31,17 @@
 #include "agent/probe_json.h"
 #include "agent/probe_metrics.h"
 
+#define IN_VAIN_NS (10 * NS_PER_SEC)
+
+/* In the order in which they are asked. */
 enum kind {
     KIND_PROPS,
     KIND_MODELS,
-    KIND_RUNNING,
     KIND_VERSION,
+    KIND_INFO,
+    KIND_RUNNING,
     KIND_STUDIO,
     KIND_OLD_STUDIO,
-    KIND_INFO,
     KIND_METRICS,
     KIND_COUNT,
 };
@@ -44,21 +51,12 @@ _Static_assert(KIND_COUNT <= ENGINE_ASKS_MAX, "every kind has its bit");
 static const char *const paths[ENGINE_ASKS_MAX] = {
     [KIND_PROPS] = "/props",
     [KIND_MODELS] = "/v1/models",
-    [KIND_RUNNING] = "/running",
     [KIND_VERSION] = "/api/version",
+    [KIND_INFO] = "/info",
+    [KIND_RUNNING] = "/running",
     [KIND_STUDIO] = "/api/v1/models",
     [KIND_OLD_STUDIO] = "/api/v0/models",
-    [KIND_INFO] = "/info",
     [KIND_METRICS] = "/metrics",
-};
-
-/* Asked one after the other; those of one at once. */
-static const unsigned waves[] = {
-    1u << KIND_PROPS,
-    1u << KIND_MODELS,
-    1u << KIND_RUNNING | 1u << KIND_VERSION | 1u << KIND_STUDIO | 1u << KIND_OLD_STUDIO |
-        1u << KIND_INFO,
-    1u << KIND_METRICS,
 };
 
 /* ---- what can be of one engine only ---- */
@@ -171,8 +169,9 @@ const struct engine *detect_engine(const char *name)
 static void begin(struct probe_run *run, ns_t now)
 {
     asks_begin(run, now);
-    run->detect = (struct detect_state){0};
-    run->asks.todo = waves[0];
+    run->detect = (struct detect_state){.answered = run->memory.detect.answered};
+    run->memory.detect.answered = 0;
+    asks_want(run, KIND_PROPS);
 }
 
 static bool next(struct probe_run *run, ns_t now, struct engine_ask *ask)
@@ -184,19 +183,40 @@ static void look_for_marks(struct probe_run *run, int kind, const struct http_an
 {
     json_t *json = probe_json(answer->body, answer->size);
     struct seen seen = {.json = json, .text = answer->body};
-    const struct mark *limit = run->detect.best != NULL ? run->detect.best : marks + MARKS;
-    for (const struct mark *mark = marks; mark < limit; mark++)
+    for (const struct mark *mark = marks; mark < marks + MARKS && run->detect.best == NULL; mark++)
         if (mark->kind == kind && mark->status == answer->status &&
-            mark->looks_like(&seen, mark->word)) {
+            mark->looks_like(&seen, mark->word))
             run->detect.best = mark;
-            break;
-        }
     json_decref(json);
+}
+
+static uint64_t hash_of(const struct http_answer *answer)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < answer->size; i++)
+        hash = (hash ^ (unsigned char)answer->body[i]) * 1099511628211u;
+    return hash;
+}
+
+/* As it was found to be when all was asked. */
+static bool stay_in_vain(struct probe_run *run)
+{
+    const struct detect_memory *memory = &run->memory.detect;
+    ns_t since_ns = run->asks.sent_ns[KIND_PROPS] - memory->in_vain_ns;
+    if (run->detect.props == 0 || memory->in_vain_ns == 0 || since_ns >= IN_VAIN_NS ||
+        memory->props != run->detect.props || run->detect.best != NULL ||
+        run->detect.refused.status != 0 || run->detect.starting ||
+        run->last.health != HEALTH_UNKNOWN || run->last.detail[0] == '\0')
+        return false;
+    asks_unknown(run, "%s", run->last.detail);
+    return true;
 }
 
 static void conclude(struct probe_run *run)
 {
     const struct mark *best = run->detect.best;
+    run->memory.detect = (struct detect_memory){.in_vain_ns = run->asks.sent_ns[KIND_PROPS],
+                                                .props = run->detect.props};
     if (best != NULL && best->engine != NULL) {
         run->found = best->engine;
         run->found_by = best->kind + 1;
@@ -217,18 +237,15 @@ static void conclude(struct probe_run *run)
 
 static void go_on(struct probe_run *run)
 {
-    for (size_t i = 0; i < sizeof waves / sizeof *waves; i++) {
-        if ((run->detect.answered & waves[i]) == waves[i])
-            continue;
-        if (run->asks.sent & waves[i])
-            return; /* not all of them have answered */
-        if (run->detect.best == NULL) {
-            run->asks.todo = waves[i];
-            return;
-        }
-        break;
-    }
-    conclude(run);
+    int kind = KIND_MODELS;
+    if (stay_in_vain(run))
+        return;
+    while (kind < KIND_COUNT && (run->detect.answered & 1u << kind) != 0)
+        kind++;
+    if (run->detect.best == NULL && kind < KIND_COUNT)
+        asks_want(run, kind);
+    else
+        conclude(run);
 }
 
 static void take(struct probe_run *run, int kind, const struct http_answer *answer)
@@ -237,11 +254,16 @@ static void take(struct probe_run *run, int kind, const struct http_answer *answ
         return;
     bool nonsense = answer->failure == HTTP_BROKEN || answer->failure == HTTP_TOO_LARGE;
     if (answer->failure != HTTP_NONE && !nonsense) {
+        bool late = answer->failure == HTTP_TIMEOUT_ANSWER && kind != KIND_PROPS;
+        run->memory.detect =
+            (struct detect_memory){.answered = late ? run->detect.answered | 1u << kind : 0};
         run_take_failure(run, answer, paths[kind]);
         asks_decide(run, (enum health)run->reading.health);
         return;
     }
     run->detect.answered |= 1u << kind;
+    if (kind == KIND_PROPS && answer->status == 200)
+        run->detect.props = hash_of(answer);
     run->detect.starting = run->detect.starting || answer->status == 503;
     if (answer->status == 401 || answer->status == 403)
         run->detect.refused =

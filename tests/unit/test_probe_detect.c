@@ -285,6 +285,8 @@ static void probe(struct http *http, struct probe_target *target, int probe_ms)
     http_drain(http);
 }
 
+static ns_t offset_ns;
+
 static void is_followed(struct http *http, struct probe_target *target, const struct kind *from,
                         const struct kind *to)
 {
@@ -297,6 +299,8 @@ static void is_followed(struct http *http, struct probe_target *target, const st
     probe(http, target, 10000);
     if (to->health == HEALTH_UNAUTHORIZED && strcmp(to->engine, "auto") == 0)
         return; /* who refuses everything may still be the same */
+    if (strcmp(to->engine, "auto") == 0)
+        host_clock_offset(offset_ns += 11 * NS_PER_SEC); /* what it is, is asked anew by then */
     if (strcmp(last.engine, to->engine) != 0)
         fail_msg("%s is not followed by %s but %s: %s", from->engine, to->engine, last.engine,
                  last.detail);
@@ -350,16 +354,80 @@ static void a_known_one_is_asked_at_once(void **state)
     http_close(&http);
 }
 
+static struct http_answer answer_of(enum http_failure failure)
+{
+    return (struct http_answer){
+        .failure = failure, .status = failure ? 0 : 404, .body = "", .reason = ""};
+}
+
+/* From one that is far away: what was answered is not asked again, nor what never is. */
+static void a_slow_one_is_found_out_in_parts(void **state)
+{
+    (void)state;
+    static struct probe_run run;
+    struct engine_ask ask = {0};
+    struct provider_spec spec = spec_here();
+    char all[1024] = "";
+    memset(&run, 0, sizeof run);
+    run.spec = &spec;
+    for (int part = 0; part < 9; part++) {
+        reading_clear(&run.reading);
+        run.decided = false;
+        engine_detect.begin(&run, 1000);
+        for (int n = 0; !run.decided && engine_detect.next(&run, 1000, &ask); n++) {
+            struct http_answer answer = answer_of(n == 2 ? HTTP_TIMEOUT_ANSWER : HTTP_NONE);
+            strcat(strcat(all, ask.path), " ");
+            engine_detect.take(&run, ask.kind, &answer);
+        }
+        assert_int_equal(run.reading.health, part % 4 == 3 ? HEALTH_UNKNOWN : HEALTH_BUSY);
+        if (part == 3)
+            assert_string_equal(all, "/props /v1/models /api/version /props /info /running /props "
+                                     "/api/v1/models /api/v0/models /props /metrics ");
+    }
+}
+
+/* A stranger is asked one question a reading, and all of them every 10 s. */
+static void a_stranger_is_spared(void **state)
+{
+    (void)state;
+    struct provider_spec spec = spec_here();
+    struct probe_target *target;
+    struct http *http;
+    size_t kobold = 0;
+    while (kinds[kobold].otherwise_body != page)
+        kobold++;
+    reading_clear(&last);
+    atomic_store(&is, &kinds[kobold]);
+    assert_int_equal(http_open(host_now_ns, &http), 0);
+    assert_int_equal(probe_target_new(&spec, host_now_ns, &target), 0);
+    probe(http, target, 10000);
+    assert_non_null(strstr(asked, "/metrics"));
+    struct reading first = last;
+    for (int i = 0; i < 3; i++) {
+        probe(http, target, 10000);
+        assert_string_equal(asked, "/props ");
+        assert_int_equal(last.health, HEALTH_UNKNOWN);
+        assert_string_equal(last.detail, first.detail);
+        assert_string_equal(last.engine, first.engine);
+    }
+    host_clock_offset(offset_ns += 11 * NS_PER_SEC);
+    probe(http, target, 10000);
+    assert_non_null(strstr(asked, "/metrics"));
+    probe_target_destroy(&target);
+    http_close(&http);
+}
+
 /* Every body of every engine in place of each answer: no crash, and what is found is an engine. */
 static void any_body_does_no_harm(void **state)
 {
     (void)state;
-    static struct recorded all[RECORDED_MAX];
-    static const char *const folders[] = {"ollama", "lmstudio", "vllm",
-                                          "sglang", "tgi",      "llama-swap"};
+    static struct recorded bodies[6][RECORDED_MAX]; /* they live as long as this points to them */
+    static const char *const folders[6] = {"ollama", "lmstudio", "vllm",
+                                           "sglang", "tgi",      "llama-swap"};
     static struct probe_run run;
     struct provider_spec spec = spec_here();
     for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
+        struct recorded *all = bodies[f];
         size_t count = recorded_load(folders[f], all);
         for (size_t i = 0; i < count; i++)
             for (size_t cut = 0; cut <= all[i].size; cut += 1 + all[i].size / 50) {
@@ -410,6 +478,8 @@ int main(void)
         cmocka_unit_test_setup(what_somebody_found_is_taken_over, restart),
         cmocka_unit_test_setup(another_engine_is_followed, restart),
         cmocka_unit_test_setup(a_known_one_is_asked_at_once, restart),
+        cmocka_unit_test(a_slow_one_is_found_out_in_parts),
+        cmocka_unit_test_setup(a_stranger_is_spared, restart),
         cmocka_unit_test_setup(any_body_does_no_harm, restart),
     };
     return cmocka_run_group_tests(tests, start, stop);
