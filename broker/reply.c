@@ -185,8 +185,8 @@ bool step_reading_may_help(const struct step *step, const struct request *reques
 {
     const struct book *book = step->book;
     ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
-    if (!book->settings.probed || admission_is_fresh(book, step->now, since) || (request->flags & REQUEST_AS_KNOWN) ||
-        step->now < attribution_not_before(book))
+    if (!book->settings.probed || admission_is_fresh(book, step->now, since) ||
+        (request->flags & REQUEST_AS_KNOWN) || step->now < attribution_not_before(book))
         return false;
     return tally->dispatched + ahead + (int32_t)units <= tally->slots;
 }
