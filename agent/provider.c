@@ -323,12 +323,21 @@ void provider_move(struct provider *provider)
 
 static int begin(struct provider *provider, int64_t budget_ms)
 {
-    int error = table_begin(provider->table, provider->book, budget_ms);
+    int error = provider->table ? 0 : open_locked(provider, true); /* it could not be opened anew */
+    if (error < 0)
+        return error;
+    error = table_begin(provider->table, provider->book, budget_ms);
     bool lost = error == LEASE_EVANISHED || error == LEASE_EDAMAGED;
     if (!lost || provider->reach != LEASE_REACH_HOST)
         return error;
     error = reopen(provider);
     return error < 0 ? error : table_begin(provider->table, provider->book, budget_ms);
+}
+
+/* When the book was locked: the clock is read once for both. */
+static ns_t begun_ns(const struct provider *provider)
+{
+    return provider->reach == LEASE_REACH_HOST ? provider->host.lock.taken_ns : host_now_ns();
 }
 
 /* The caller holds provider->mutex. */
@@ -338,7 +347,7 @@ static int provider_step_locked(struct provider *provider, struct event *event,
     int error = begin(provider, budget_ms);
     if (error < 0)
         return error;
-    event->now = host_now_ns();
+    event->now = begun_ns(provider);
     broker_step(&provider->broker, event, effects);
     bool changed = book_is_dirty(provider->book);
     if (changed || effects->note_count > 0)
@@ -366,7 +375,7 @@ int provider_step(struct provider *provider, struct event *event, struct effects
 
 int provider_look(struct provider *provider)
 {
-    return table_look(provider->table, provider->book);
+    return provider->table ? table_look(provider->table, provider->book) : LEASE_EVANISHED;
 }
 
 /* ---- the dead ----------------------------------------------------------------------------------------- */

@@ -76,8 +76,9 @@ static int probe_by_myself(struct provider *provider, ns_t fresh_ns, ns_t deadli
                              : left_ms > PROBE_BUDGET_MS ? PROBE_BUDGET_MS
                                                          : left_ms);
         error = probe_now(&provider->spec, PROBE_QUICK, last, probe_ms, host_now_ns, reading);
-        if (error == 0)
-            error = take_in(provider, reading);
+        bool hurried = probe_ms < PROBE_BUDGET_MS && reading->health == HEALTH_BUSY;
+        if (error == 0) /* that we had no time to wait says nothing to anybody else */
+            error = hurried ? LEASE_ETIMEOUT : take_in(provider, reading);
     }
     free(last);
     return error;

@@ -7,11 +7,13 @@
 #include <time.h>
 
 #include "broker/error.h"
+#include "broker/host_clock.h"
 #include "broker/host_fork.h"
 #include "broker/host_lock_os.h"
 
 #define NS_PER_MS    INT64_C(1000000)
 #define LOOK_EVERY   NS_PER_MS
+#define SIZE_EVERY   (NS_PER_MS / 20)
 #define NAP_MIN_NS   INT64_C(50000)
 #define NAP_MAX_NS   (2 * NS_PER_MS)
 #define NEVER_LOOKED INT64_MIN
@@ -25,23 +27,12 @@ static _Thread_local struct host_lock *held;
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 static host_lock_file open_files[HOST_LOCK_OPEN_MAX];
 
-#ifdef CLOCK_MONOTONIC_COARSE
-#define TICK_CLOCK CLOCK_MONOTONIC_COARSE
-#else
-#define TICK_CLOCK CLOCK_MONOTONIC
-#endif
-
-static int64_t ns_of(clockid_t clock)
-{
-    struct timespec t;
-    (void)clock_gettime(clock, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Not host_now_ns(): a suspend must not eat a budget, since the holder slept as well. */
 static int64_t monotonic_ns(void)
 {
-    return ns_of(CLOCK_MONOTONIC);
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* -- fork ------------------------------------------------------------------------------------- */
@@ -233,15 +224,27 @@ bool host_lock_is_whole(const struct host_lock *l)
     return l->size_min == 0 || host_lock_os_size(l->file) >= l->size_min;
 }
 
+/* The size is asked again when a moment has passed since it was: a process that locks the same book
+ * thousands of times in a row pays for it once in a while, everybody else each time. */
+static int64_t since_sized(const struct host_lock *l, int64_t now)
+{
+    return now < l->sized_ns ? SIZE_EVERY : now - l->sized_ns;
+}
+
+static bool is_whole_at(struct host_lock *l, int64_t now)
+{
+    l->sized_ns = now;
+    return host_lock_is_whole(l);
+}
+
 /* Is the file that we have locked still the one in the directory, and whole? */
 static int look(struct host_lock *l)
 {
-    /* The coarse clock costs a quarter of the fine one, on a path that is walked with every lock.
-     */
-    int64_t now = ns_of(TICK_CLOCK);
-    if (l->looked_ns != NEVER_LOOKED && now - l->looked_ns < LOOK_EVERY) {
-        return host_lock_is_whole(l) ? 0 : LEASE_EDAMAGED;
-    }
+    /* One reading of the clock a lock: whoever has it takes it for the time of his decision. */
+    int64_t now = l->taken_ns = host_now_ns();
+    int64_t since = l->looked_ns == NEVER_LOOKED ? LOOK_EVERY : now - l->looked_ns;
+    if (since >= 0 && since < LOOK_EVERY)
+        return since_sized(l, now) < SIZE_EVERY || is_whole_at(l, now) ? 0 : LEASE_EDAMAGED;
     l->looked_ns = NEVER_LOOKED;
     if (l->pid != host_lock_os_pid()) {
         return LEASE_EFORK; /* by a bare clone(), which runs no handlers */
@@ -261,7 +264,7 @@ static int look(struct host_lock *l)
     if (facts.size < l->size_min) {
         return LEASE_EDAMAGED;
     }
-    l->looked_ns = now;
+    l->looked_ns = l->sized_ns = now;
     return 0;
 }
 

@@ -68,6 +68,8 @@ struct host_lock {
     uint64_t size_min;
     const _Atomic uint32_t *change;
     int64_t looked_ns; /* when fstat last found all well */
+    int64_t sized_ns;  /* when the size was last asked */
+    int64_t taken_ns;  /* host_now_ns() of the last taking */
     _Atomic(const void *) holder;
     struct host_lock *held_next; /* of this thread's held locks */
     pthread_mutex_t mutex;

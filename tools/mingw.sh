@@ -9,7 +9,7 @@ command -v $cc >/dev/null || { echo "mingw.sh: no $cc: apt install gcc-mingw-w64
 mkdir -p "$out"
 $cc -std=c11 -O2 -static -I"$root" -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes \
     -Wmissing-prototypes -Werror -o "$out/host_lock_windows.exe" \
-    "$root/broker/error.c" "$root/broker/host_lock.c" "$root/broker/host_lock_windows.c" \
+    "$root/broker/error.c" "$root/broker/host_clock.c" "$root/broker/host_lock.c" "$root/broker/host_lock_windows.c" \
     "$root/tests/unit/windows_host_lock.c" -lpthread
 echo "built $out/host_lock_windows.exe"
 wine=$(command -v wine64 || command -v wine || true)
