@@ -184,11 +184,9 @@ bool step_reading_may_help(const struct step *step, const struct request *reques
                            const struct tally *tally, int32_t ahead, uint32_t units)
 {
     const struct book *book = step->book;
-    const struct reading *reading = &book->sight.reading;
-    bool recent =
-        reading->sent_ns != 0 && step->now - reading->answered_ns <= PROBE_ACTIVE_MS * NS_PER_MS;
-    if (!book->settings.probed || recent || (request->flags & REQUEST_AS_KNOWN) ||
-        step->now < attribution_not_before(book))
+    ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
+    if (!book->settings.probed || admission_is_fresh(book, step->now, since) ||
+        (request->flags & REQUEST_AS_KNOWN) || step->now < attribution_not_before(book))
         return false;
     return tally->dispatched + ahead + (int32_t)units <= tally->slots;
 }

@@ -80,7 +80,7 @@ static void misbehaves(const struct company *company, const char *how, const cha
 
 static void test_hangs(void **state)
 {
-    misbehaves(*state, "hang", "accepts connections and does not answer: busy", "busy");
+    misbehaves(*state, "hang", "the server is busy: it does not answer in time", "busy");
 }
 
 static void test_html(void **state)
@@ -251,7 +251,7 @@ static void test_no_thread_left(void **state)
         STAGE_UNTIL(stage_stats(&stage).tasks + stage_stats(&stage).unserved >= want, 5000);
     }
     assert_in_range(count, 3, 63);
-    verify(&stage, id, 75, "accepts connections and does not answer: busy");
+    verify(&stage, id, 75, "the server is busy: it does not answer in time");
     free(id);
     assert_true(STAGE_UNTIL(health_is(&stage, "busy"), 5000));
     stage_contend(&stage, 8);
