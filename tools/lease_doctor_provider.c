@@ -62,6 +62,11 @@ static void wrong_key(struct doctor *doctor, const struct provider_spec *spec)
                      "%s wants an API key", spec->url);
 }
 
+static const char *source_of(const struct provider_spec *spec)
+{
+    return spec->url[0] != '\0' ? spec->url : spec->program;
+}
+
 static void check_health(struct doctor *doctor, const struct provider_spec *spec,
                          const struct reading *reading)
 {
@@ -77,16 +82,19 @@ static void check_health(struct doctor *doctor, const struct provider_spec *spec
     case HEALTH_UNAUTHORIZED: wrong_key(doctor, spec); break;
     case HEALTH_BUSY:
         doctor_wrong(doctor, spec->name, "see whether the server is overloaded or hangs",
-                     "%s is busy: %s", spec->url, detail);
+                     "%s is busy: %s", source_of(spec), detail);
         break;
     case HEALTH_DOWN:
         doctor_wrong(doctor, spec->name, "start the server, or correct its address",
-                     "%s cannot be reached: %s", spec->url, detail);
+                     "%s cannot be reached: %s", source_of(spec), detail);
         break;
     case HEALTH_UNKNOWN:
         doctor_wrong(doctor, spec->name,
-                     "name its engine (ENGINE+http://...), or count leases alone with static:N",
-                     "%s does not say what it has free: %s", spec->url, detail);
+                     spec->engine == ENGINE_EXEC
+                         ? "run the command by hand; it is to print one JSON object and end with 0"
+                         : "name its engine (ENGINE+http://...), or count leases alone with "
+                           "static:N",
+                     "%s does not say what it has free: %s", source_of(spec), detail);
         break;
     }
 }
