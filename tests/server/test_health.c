@@ -273,6 +273,7 @@ static void contend_at(const struct company *company, const char *how, unsigned 
     struct stage stage;
     stage_open(&stage, company, 1);
     stage_start(&stage);
+    assert_true(STAGE_UNTIL(health_is(&stage, "ok"), 5000)); /* it is known what to ask */
     assert_true(slotserver_misbehave(stage.server, how));
     client_pause_ms(25); /* past what a reading of before decides */
     stage_contend(&stage, 8);
