@@ -184,8 +184,12 @@ bool step_reading_may_help(const struct step *step, const struct request *reques
                            const struct tally *tally, int32_t ahead, uint32_t units)
 {
     const struct book *book = step->book;
+    const struct reading *reading = &book->sight.reading;
     ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
-    if (!book->settings.probed || admission_is_fresh(book, step->now, since) ||
+    /* a server that takes nothing now is not asked by everybody who would like it to */
+    bool still_closed = reading->sent_ns != 0 && !reading_counts(reading) &&
+                        step->now - reading->answered_ns <= PROBE_ACTIVE_MS * NS_PER_MS;
+    if (!book->settings.probed || still_closed || admission_is_fresh(book, step->now, since) ||
         (request->flags & REQUEST_AS_KNOWN) || step->now < attribution_not_before(book))
         return false;
     return tally->dispatched + ahead + (int32_t)units <= tally->slots;
