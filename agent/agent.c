@@ -13,7 +13,7 @@
 #include "agent/group.h"
 #include "broker/host_fork.h"
 
-/* ---- opening ---------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static void set_names(struct lease_agent *agent, const struct lease_options *options)
 {
@@ -144,7 +144,7 @@ int lease_agent_open(const struct lease_options *options, lease_agent_t **agent,
     return 0;
 }
 
-/* ---- closing ---------------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static bool held_at(struct lease_agent *agent, uint32_t index, struct held *held)
 {
@@ -183,7 +183,7 @@ void lease_agent_close(lease_agent_t **self)
     free_agent(agent);
 }
 
-/* ---- small questions ---------------------------------------------------------------------------------- */
+/* ---- small questions ------------------------------------------------------------------------- */
 
 enum lease_reach lease_agent_reach(const lease_agent_t *agent)
 {

@@ -12,7 +12,7 @@
 #include "broker/host_random.h"
 #include "broker/host_wait.h"
 
-/* ---- what every call begins with -------------------------------------------------------------------- */
+/* ---- what every call begins with ------------------------------------------------------------- */
 
 int agent_check(const struct lease_agent *agent)
 {
@@ -91,7 +91,7 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
     return 0;
 }
 
-/* ---- one answer ---------------------------------------------------------------------------------------- */
+/* ---- one answer ------------------------------------------------------------------------------ */
 
 static ns_t attempt_end(const struct asking *asking)
 {
@@ -150,7 +150,7 @@ int asking_step(struct asking *asking)
     }
 }
 
-/* ---- waiting in the queue -------------------------------------------------------------------------------- */
+/* ---- waiting in the queue -------------------------------------------------------------------- */
 
 static bool interrupted(const struct asking *asking)
 {
@@ -216,7 +216,7 @@ int asking_wait(struct asking *asking)
     }
 }
 
-/* ---- answers in the caller's words -------------------------------------------------------------------------- */
+/* ---- answers in the caller's words ----------------------------------------------------------- */
 
 enum lease_basis asking_basis(const struct provider *provider)
 {
@@ -314,7 +314,7 @@ int asking_keep(const struct asking *asking)
     return keeper_add(asking->agent, &held, asking->decided_ns);
 }
 
-/* ---- the calls ------------------------------------------------------------------------------------------------ */
+/* ---- the calls ------------------------------------------------------------------------------- */
 
 static int begin_for(struct asking *asking, lease_agent_t *agent, enum verb verb,
                      const struct lease_request *request, const char *provider,

@@ -15,7 +15,7 @@
 #include "broker/error.h"
 #include "broker/record.h"
 
-/* ---- where it lies ---------------------------------------------------------------------- */
+/* ---- where it lies --------------------------------------------------------------------------- */
 
 bool config_user_path(char *path)
 {
@@ -51,7 +51,7 @@ bool config_find(const char *given, char *path)
     return false;
 }
 
-/* ---- lists ------------------------------------------------------------------------------ */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* Takes `text`, which may be NULL (then, as on any failure, false and text is freed). */
 static bool list_take(struct config_list *list, char *text)
@@ -99,7 +99,7 @@ const struct config_pool *config_pool(const struct config *config, const char *n
     return NULL;
 }
 
-/* ---- from the tree into the struct ------------------------------------------------------ */
+/* ---- from the tree into the struct ----------------------------------------------------------- */
 
 struct reader {
     struct config *config;
@@ -348,7 +348,7 @@ static int read_tree(struct reader *reader, zconfig_t *root)
     return 0;
 }
 
-/* ---- from bytes to the tree ------------------------------------------------------------- */
+/* ---- from bytes to the tree ------------------------------------------------------------------ */
 
 static int out_of_memory(char *error)
 {

@@ -15,7 +15,7 @@
 
 #define FILE_BYTES_MAX (1u << 20)
 
-/* ---- reading -------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void copy_string(json_t *object, const char *key, char *to, size_t size)
 {
@@ -126,7 +126,7 @@ int effective_find(const char *directory, const char *name, char *text)
     return error;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static json_t *to_object(const struct effective *effective)
 {

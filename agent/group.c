@@ -12,7 +12,7 @@
 #define SCAN_NS   NS_PER_SEC /* between two looks for members that others have brought */
 #define LOCK_SIZE (NAME_SIZE + sizeof ".v1.group")
 
-/* ---- joining ------------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 /* What the SPEC says, or the book where nobody declared the provider to us. */
 static uint32_t named_group(struct provider *provider, char *name)
@@ -82,7 +82,7 @@ void group_free_all(struct lease_agent *agent)
     }
 }
 
-/* ---- members ------------------------------------------------------------------------------------- */
+/* ---- members --------------------------------------------------------------------------------- */
 
 /* Members that other processes have brought show by their books. */
 static void find_members(struct lease_agent *agent, struct group *group, ns_t now)
@@ -123,7 +123,7 @@ static void tell(struct provider *provider, const struct group *group)
     pthread_mutex_unlock(&provider->mutex);
 }
 
-/* ---- the lock ------------------------------------------------------------------------------------ */
+/* ---- the lock -------------------------------------------------------------------------------- */
 
 static int take_lock(struct provider *provider, struct group *group, int64_t budget_ms)
 {
@@ -168,13 +168,21 @@ int group_enter(struct provider *provider, int64_t budget_ms)
     return 0;
 }
 
+static bool has_waiters(struct provider *member)
+{
+    pthread_mutex_lock(&member->mutex);
+    bool any = member->book && member->book->count[RECORD_WAITING] > 0;
+    pthread_mutex_unlock(&member->mutex);
+    return any;
+}
+
 static void wake_the_others(const struct provider *provider, const struct group *group)
 {
     for (uint32_t i = 0; i < group->member_count; i++) {
         struct provider *member = group->members[i];
-        if (member == provider || member->book->count[RECORD_WAITING] == 0)
+        if (member == provider || !has_waiters(member))
             continue;
-        struct host_words *words = member->words;
+        struct host_words *words = provider_words(member);
         atomic_fetch_add_explicit(&words->call, 1, memory_order_release);
         host_wake(&words->call, HOST_WAIT_ANY);
     }

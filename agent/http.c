@@ -21,7 +21,7 @@
 #include "agent/http_watch.h"
 #include "broker/error.h"
 
-/* ---- libcurl, loaded when first needed ---- */
+/* ---- libcurl, loaded when first needed ------------------------------------------------------- */
 
 /* X(type of the result, name, parameters): every function of libcurl that is used. */
 #define CURL_FUNCTIONS(X)                                                                          \
@@ -71,7 +71,7 @@ static void curl_load(void)
     curl.usable = all && curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 }
 
-/* ---- signals ---- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 /* Threads of libcurl's inherit our mask, and its TLS writes may raise SIGPIPE: while libcurl runs,
  * this thread takes no signal, and a SIGPIPE that it caused is swallowed. */
@@ -106,7 +106,7 @@ static void shield_down(const struct shield *shield)
     pthread_sigmask(SIG_SETMASK, &shield->before, NULL);
 }
 
-/* ---- requests ---- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 struct request {
     struct http *http;
@@ -226,7 +226,7 @@ static int on_timer(CURLM *multi, long timeout_ms, void *arg)
     return 0;
 }
 
-/* ---- life ---- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 int http_open(ns_t (*now)(void), struct http **http)
 {
@@ -305,7 +305,7 @@ static int multi_open(struct http *http)
     return 0;
 }
 
-/* ---- a GET ---- */
+/* ---- a GET ----------------------------------------------------------------------------------- */
 
 static void request_limits(CURL *easy, long timeout_ms, long connect_timeout_ms)
 {
@@ -412,7 +412,7 @@ void http_cancel(struct http *http, const void *arg)
     shield_down(&shield);
 }
 
-/* ---- answers ---- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static bool was_connected(CURL *easy)
 {

@@ -40,7 +40,7 @@ static int keeper_start(struct lease_agent *agent)
     return agent->keeper_runs ? 0 : LEASE_ENOMEM;
 }
 
-/* ---- the list --------------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 static struct held *find(struct lease_agent *agent, struct lease_id id)
 {
@@ -124,7 +124,7 @@ uint32_t keeper_remove(struct lease_agent *agent, struct lease_id *id)
     return cell;
 }
 
-/* ---- losing ------------------------------------------------------------------------------------------- */
+/* ---- losing ---------------------------------------------------------------------------------- */
 
 static void report_lost(struct lease_agent *agent, struct lease_id id, enum reason reason,
                         enum record_end end)
@@ -262,7 +262,7 @@ static void look_after(struct lease_agent *agent, const struct held *held)
         renew(agent, held);
 }
 
-/* ---- the thread --------------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static void sleep_ms(struct lease_agent *agent, int64_t ms)
 {
@@ -325,7 +325,7 @@ void keeper_stop(struct lease_agent *agent)
         pthread_join(agent->keeper, NULL);
 }
 
-/* ---- events --------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 int lease_event_fd(lease_agent_t *agent)
 {

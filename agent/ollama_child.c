@@ -28,7 +28,7 @@ struct listener {
     unsigned long inode;
 };
 
-/* ---- one process ---- */
+/* ---- one process ----------------------------------------------------------------------------- */
 
 static FILE *open_file(int32_t pid, const char *what)
 {
@@ -80,7 +80,7 @@ static bool uid_of(int32_t pid, uint32_t *uid)
     return true;
 }
 
-/* ---- its command line ---- */
+/* ---- its command line ------------------------------------------------------------------------ */
 
 static bool host_is_loopback(const char *host)
 {
@@ -129,7 +129,7 @@ static uint16_t port_of(int32_t pid)
     return port;
 }
 
-/* ---- sockets ---- */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 static bool parse_listener(const char *line, bool loopback, uint16_t port,
                            struct listener *listener)
@@ -183,7 +183,7 @@ static enum answer holds_socket(int32_t pid, unsigned long inode)
     return answer;
 }
 
-/* ---- the family ---- */
+/* ---- the family ------------------------------------------------------------------------------ */
 
 struct search {
     struct listener server;

@@ -69,7 +69,7 @@ static int try_now(lease_agent_t *agent, struct provider *provider,
     return error < 0 ? error : verify(agent, provider, &asking, &now, lease, verdict);
 }
 
-/* ---- standing in every queue ---------------------------------------------------------------------------- */
+/* ---- standing in every queue ----------------------------------------------------------------- */
 
 struct queueing {
     lease_agent_t *agent;
@@ -232,7 +232,7 @@ static int place_waiting(lease_agent_t *agent, struct provider **providers, uint
     return error;
 }
 
-/* ---- the call --------------------------------------------------------------------------------------------- */
+/* ---- the call -------------------------------------------------------------------------------- */
 
 /* Equals are tried at random, those with the most room first. */
 static void shuffle(struct provider **providers, uint32_t count)

@@ -47,7 +47,7 @@ struct probe_target {
     struct probe_run run;
 };
 
-/* ---- for engines ---- */
+/* ---- for engines ----------------------------------------------------------------------------- */
 
 const struct engine *engine_of(enum engine_kind kind)
 {
@@ -116,7 +116,7 @@ bool run_take_failure(struct probe_run *run, const struct http_answer *answer, c
     return true;
 }
 
-/* ---- target ---- */
+/* ---- target ---------------------------------------------------------------------------------- */
 
 int probe_target_new(const struct provider_spec *spec, ns_t (*now)(void),
                      struct probe_target **target)
@@ -176,7 +176,7 @@ static void note_unanswered(struct probe_target *target)
     target->unanswered_ns[target->unanswered_next++ % PROBE_UNANSWERED_MAX] = target->now();
 }
 
-/* ---- which engine ---- */
+/* ---- which engine ---------------------------------------------------------------------------- */
 
 /* Behind what else there is to say, where it fits. */
 static void tell_reason(struct probe_run *run)
@@ -227,7 +227,7 @@ static void take_over_engine(struct probe_target *target)
     target->found_by = last->found_by;
 }
 
-/* ---- one probe ---- */
+/* ---- one probe ------------------------------------------------------------------------------- */
 
 static void finish(struct probe_target *target)
 {
@@ -423,7 +423,7 @@ int probe_start(struct http *http, struct probe_target *target, enum probe_wants
     return 0;
 }
 
-/* ---- blocking ---- */
+/* ---- blocking -------------------------------------------------------------------------------- */
 
 static void keep_reading(void *arg, const struct reading *reading)
 {

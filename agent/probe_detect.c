@@ -59,7 +59,7 @@ static const char *const paths[ENGINE_ASKS_MAX] = {
     [KIND_METRICS] = "/metrics",
 };
 
-/* ---- what can be of one engine only ---- */
+/* ---- what can be of one engine only ---------------------------------------------------------- */
 
 struct seen {
     const json_t *json; /* NULL: none */
@@ -164,7 +164,7 @@ const struct engine *detect_engine(const char *name)
     return NULL;
 }
 
-/* ---- the questions ---- */
+/* ---- the questions --------------------------------------------------------------------------- */
 
 static void begin(struct probe_run *run, ns_t now)
 {

@@ -97,7 +97,7 @@ static void begin(struct probe_run *run, ns_t now)
     ask_for(run, state->known_awake ? KIND_SLOTS : KIND_PROPS);
 }
 
-/* ---- questions ---- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 static void append_encoded(char *path, size_t size, const char *text)
 {
@@ -179,7 +179,7 @@ static void ask_for_work(struct probe_run *run)
     ask_for(run, KIND_SLOTS);
 }
 
-/* ---- /props ---- */
+/* ---- /props ---------------------------------------------------------------------------------- */
 
 static void add_model(struct probe_run *run, const char *name, enum model_state model_state)
 {
@@ -258,7 +258,7 @@ static void take_props(struct probe_run *run, enum kind kind, const json_t *prop
         ask_for(run, KIND_MODELS);
 }
 
-/* ---- /v1/models of a router ---- */
+/* ---- /v1/models of a router ------------------------------------------------------------------ */
 
 static bool is_called(const json_t *model, const char *name)
 {
@@ -348,7 +348,7 @@ static void take_models(struct probe_run *run, const json_t *answer)
     decide(run, HEALTH_UNKNOWN);
 }
 
-/* ---- /slots ---- */
+/* ---- /slots ---------------------------------------------------------------------------------- */
 
 /* is_processing, or the number that it was before (still is in ik_llama.cpp). -1: neither. */
 static int slot_is_busy(const json_t *slot)
@@ -405,7 +405,7 @@ static void take_slots(struct probe_run *run, const json_t *slots)
     run->reading.sent_ns = run->memory.awake_ns = run->llama.asked_ns[KIND_SLOTS];
 }
 
-/* ---- /metrics ---- */
+/* ---- /metrics -------------------------------------------------------------------------------- */
 
 /* Nothing is processed, so every slot is idle, which is all that /slots would have said. */
 static void fill_idle_slots(struct probe_run *run)
@@ -435,7 +435,7 @@ static void take_metrics(struct probe_run *run, const struct http_answer *answer
         ask_instead_of_slots(run);
 }
 
-/* ---- /health ---- */
+/* ---- /health --------------------------------------------------------------------------------- */
 
 static void take_health(struct probe_run *run, const json_t *health)
 {
@@ -452,7 +452,7 @@ static void take_health(struct probe_run *run, const json_t *health)
     run->llama.slots_known = true;
 }
 
-/* ---- any answer ---- */
+/* ---- any answer ------------------------------------------------------------------------------ */
 
 /* 503 while the model loads, whatever was asked: two ways in which versions have said it. */
 static bool take_loading(struct probe_run *run, const struct http_answer *answer)
@@ -549,7 +549,7 @@ static void take(struct probe_run *run, int number, const struct http_answer *an
         take_json(run, kind, answer);
 }
 
-/* ---- the verdict ---- */
+/* ---- the verdict ----------------------------------------------------------------------------- */
 
 static void end(struct probe_run *run)
 {

@@ -54,7 +54,7 @@ static bool next(struct probe_run *run, ns_t now, struct engine_ask *ask)
     return true;
 }
 
-/* ---- models ---- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 /* "llama3" is "llama3:latest". */
 static bool is_wanted(const struct probe_run *run, const char *name)
@@ -125,7 +125,7 @@ static void take_tags(struct probe_run *run, const json_t *body)
         asks_unknown(run, "it has no model '%s': ollama pull it", run->spec->model);
 }
 
-/* ---- the child ---- */
+/* ---- the child ------------------------------------------------------------------------------- */
 
 /* What it told is nonsense, of another model, or of one of several. */
 static void forget_counts(struct reading *reading, int32_t slots)
@@ -161,7 +161,7 @@ static void take_slots(struct probe_run *run, const struct http_answer *answer)
         reading->slots_total = slots;
 }
 
-/* ---- any answer ---- */
+/* ---- any answer ------------------------------------------------------------------------------ */
 
 static bool take_overload(struct probe_run *run, const struct http_answer *answer)
 {
@@ -193,7 +193,7 @@ static void take(struct probe_run *run, int kind, const struct http_answer *answ
     json_decref(body);
 }
 
-/* ---- the verdict ---- */
+/* ---- the verdict ----------------------------------------------------------------------------- */
 
 static void be_unloaded(struct probe_run *run)
 {

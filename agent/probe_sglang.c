@@ -43,7 +43,7 @@ static bool next(struct probe_run *run, ns_t now, struct engine_ask *ask)
     return asks_next(run, now, paths, ask);
 }
 
-/* ---- JSON ---- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 struct ranks {
     int count;
@@ -126,7 +126,7 @@ static void take_ranks(struct probe_run *run, enum kind kind, const json_t *body
     run->reading.queue_means_full = ranks.waiting > 0 && ranks.pool_full;
 }
 
-/* ---- /metrics ---- */
+/* ---- /metrics -------------------------------------------------------------------------------- */
 
 /* With --enable-metrics-for-all-schedulers each tensor-parallel rank tells the same work again: too
  * much is said then, which errs on the safe side. */
@@ -154,7 +154,7 @@ static void take_metrics(struct probe_run *run, const char *text)
     run->reading.queue_means_full = waiting > 0 && usage.smallest >= POOL_FULL;
 }
 
-/* ---- any answer ---- */
+/* ---- any answer ------------------------------------------------------------------------------ */
 
 /* From the best to the worst, and from a remembered one to the best again: the server may be another. */
 static void take_absent(struct probe_run *run, enum kind kind)

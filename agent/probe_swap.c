@@ -70,7 +70,7 @@ static bool next(struct probe_run *run, ns_t now, struct engine_ask *ask)
     return true;
 }
 
-/* ---- what is known decides what is asked next ---- */
+/* ---- what is known decides what is asked next ------------------------------------------------ */
 
 /* Requests for an unloaded model may be among those of others, or wait for it to be loaded. */
 static bool may_wait_unseen(const struct swap_state *state)
@@ -101,7 +101,7 @@ static void consider(struct probe_run *run)
         asks_want(run, KIND_SLOTS);
 }
 
-/* ---- /running ---- */
+/* ---- /running -------------------------------------------------------------------------------- */
 
 static enum model_state state_of(const char *word)
 {
@@ -157,7 +157,7 @@ static void take_running(struct probe_run *run, const json_t *body)
         run->swap.running_told = true;
 }
 
-/* ---- the others ---- */
+/* ---- the others ------------------------------------------------------------------------------ */
 
 static void take_hardware(struct probe_run *run, const json_t *body)
 {
@@ -254,7 +254,7 @@ static void take(struct probe_run *run, int kind, const struct http_answer *answ
     consider(run);
 }
 
-/* ---- the verdict ---- */
+/* ---- the verdict ----------------------------------------------------------------------------- */
 
 static void be_empty(struct probe_run *run, const char *detail)
 {

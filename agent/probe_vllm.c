@@ -66,7 +66,7 @@ static bool next(struct probe_run *run, ns_t now, struct engine_ask *ask)
     return asks_next(run, now, paths, ask);
 }
 
-/* ---- /load ---- */
+/* ---- /load ----------------------------------------------------------------------------------- */
 
 static void take_load(struct probe_run *run, const json_t *body)
 {
@@ -80,7 +80,7 @@ static void take_load(struct probe_run *run, const json_t *body)
     run->vllm.load = (int)value;
 }
 
-/* ---- /metrics ---- */
+/* ---- /metrics -------------------------------------------------------------------------------- */
 
 /* Its restart makes everything that was learnt about its counter void. */
 static void note_start(struct probe_run *run, const char *text)
@@ -145,7 +145,7 @@ static void take(struct probe_run *run, int kind, const struct http_answer *answ
     json_decref(body);
 }
 
-/* ---- whom to believe ---- */
+/* ---- whom to believe ------------------------------------------------------------------------- */
 
 /* For how long on end the counter has contradicted the gauges. */
 static ns_t at_odds(struct probe_run *run, int work, ns_t now)
@@ -180,7 +180,7 @@ static void judge_load(struct probe_run *run)
     memory->believed = memory->believed && !memory->drifted;
 }
 
-/* ---- the verdict ---- */
+/* ---- the verdict ----------------------------------------------------------------------------- */
 
 static void count_load(struct probe_run *run)
 {

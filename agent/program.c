@@ -43,7 +43,7 @@ struct program {
     char output[PROGRAM_OUTPUT_MAX + 2]; /* one more byte tells too much, one NUL */
 };
 
-/* ---- children ---- */
+/* ---- children -------------------------------------------------------------------------------- */
 
 static int open_pidfd(pid_t pid)
 {
@@ -93,7 +93,7 @@ static bool reap(struct child *child, int *status)
     return true;
 }
 
-/* ---- corpses: killed, not ended, and without a loop that looks after them ---- */
+/* ---- corpses: killed, not ended, and without a loop that looks after them -------------------- */
 
 static pthread_mutex_t corpses_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct child corpses[PROGRAM_CORPSES];
@@ -120,7 +120,7 @@ static void bury(struct child *child)
     pthread_mutex_unlock(&corpses_mutex);
 }
 
-/* ---- the end ---- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static struct program *program_of(struct http_watch *watch)
 {
@@ -183,7 +183,7 @@ static void finish(struct program *program)
     free(program);
 }
 
-/* ---- in between ---- */
+/* ---- in between ------------------------------------------------------------------------------ */
 
 /* False: it prints too much. */
 static bool read_output(struct program *program)
@@ -246,7 +246,7 @@ static void on_drop(struct http_watch *watch)
     free(program);
 }
 
-/* ---- the start ---- */
+/* ---- the start ------------------------------------------------------------------------------- */
 
 /* Above the three that the child has: dup2 there may not hit it. */
 static int move_up(int fd)

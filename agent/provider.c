@@ -18,7 +18,7 @@
 static int provider_step_locked(struct provider *provider, struct event *event,
                                 struct effects *effects, int64_t budget_ms);
 
-/* ---- the list ----------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 static struct provider *listed(struct lease_agent *agent, const char *name)
 {
@@ -111,7 +111,7 @@ const char *provider_url(const struct provider *provider)
     return provider->spec.client_url[0] ? provider->spec.client_url : provider->spec.url;
 }
 
-/* ---- the book ------------------------------------------------------------------------------------- */
+/* ---- the book -------------------------------------------------------------------------------- */
 
 static void settings_of(const struct provider *provider, struct book_settings *settings)
 {
@@ -283,7 +283,7 @@ struct provider *provider_find(struct lease_agent *agent, const char *name, int 
     return *error < 0 ? NULL : provider;
 }
 
-/* ---- the way of every change ------------------------------------------------------------------------ */
+/* ---- the way of every change ----------------------------------------------------------------- */
 
 /* Threads may sleep on the words of the table that is left: its mapping stays for a while. */
 static void leave_table(struct provider *provider)
@@ -378,7 +378,7 @@ int provider_look(struct provider *provider)
     return provider->table ? table_look(provider->table, provider->book) : LEASE_EVANISHED;
 }
 
-/* ---- the dead ----------------------------------------------------------------------------------------- */
+/* ---- the dead -------------------------------------------------------------------------------- */
 
 static bool is_dead(const struct record *record, enum reap how)
 {

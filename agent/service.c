@@ -39,7 +39,7 @@ static const char *path_of(const struct service *self)
     return self->endpoint + strlen(IPC_SCHEME);
 }
 
-/* ---- opening and closing ---------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 /* What mode the socket gets in this directory. */
 static int socket_mode(const char *directory, mode_t *mode)
@@ -158,7 +158,7 @@ struct service_counters service_counters(const struct service *self)
     return self->counters;
 }
 
-/* ---- answering -------------------------------------------------------------------------- */
+/* ---- answering ------------------------------------------------------------------------------- */
 
 static void say_no(struct message *reply, int error, const char *text)
 {

@@ -22,7 +22,7 @@
 #define SERVER_TRIES  30               /* of a daemon that asks an embedded agent to yield */
 #define SERVER_TRY_MS 100
 
-/* ---- taking and leaving the office ---------------------------------------------------------------------- */
+/* ---- taking and leaving the office ----------------------------------------------------------- */
 
 /* Whoever becomes the owner's voice raises the epoch: tokens grow, nothing ends. */
 static void raise_epochs(struct speaker *speaker)
@@ -161,7 +161,7 @@ static int enter(struct speaker *speaker)
     return 0;
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static void set_state(struct speaker *speaker, enum speaker_state state)
 {
@@ -242,7 +242,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- starting and stopping -------------------------------------------------------------------------------- */
+/* ---- starting and stopping ------------------------------------------------------------------- */
 
 static void free_speaker(struct speaker *speaker)
 {

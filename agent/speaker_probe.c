@@ -18,7 +18,7 @@ static struct host_words *words_of(const struct prober *prober)
     return provider_words(prober->provider);
 }
 
-/* ---- the list ----------------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 static int add_prober(struct speaker *speaker, struct provider *provider)
 {
@@ -70,7 +70,7 @@ void speaker_probers_free(struct speaker *speaker)
     speaker->prober_count = 0;
 }
 
-/* ---- probing -------------------------------------------------------------------------------------------- */
+/* ---- probing --------------------------------------------------------------------------------- */
 
 /* The loop never waits for a lock: the reading is kept and offered again each millisecond. */
 static void offer(struct prober *prober)
@@ -158,7 +158,7 @@ static void run_probe(struct prober *prober, ns_t now)
     start_probe(prober, demanded ? PROBE_QUICK : PROBE_FULL, now);
 }
 
-/* ---- sweeping ------------------------------------------------------------------------------------------- */
+/* ---- sweeping -------------------------------------------------------------------------------- */
 
 /* Leases tied to a process that is not the one which took them: renewed here while it lives. */
 static uint32_t find_by_pid(struct provider *provider, ns_t now, struct lease_id *ids,
@@ -208,7 +208,7 @@ static void sweep(struct prober *prober, ns_t now)
         prober->tick_ns = now + 20 * NS_PER_MS;
 }
 
-/* ---- the turn ------------------------------------------------------------------------------------------- */
+/* ---- the turn -------------------------------------------------------------------------------- */
 
 void speaker_probers_run(struct speaker *speaker)
 {

@@ -96,7 +96,7 @@ static int keep_slots(struct reader *reader, const char *what, const char *value
     return 0;
 }
 
-/* ---- the URL ---- */
+/* ---- the URL --------------------------------------------------------------------------------- */
 
 static const char *skip_scheme(const char *url, bool *tls)
 {
@@ -211,7 +211,7 @@ static int read_url(struct reader *reader, const char *url)
     return 0;
 }
 
-/* ---- sources ---- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static int read_engine(struct reader *reader, const char *text, size_t length)
 {
@@ -249,7 +249,7 @@ static int read_source(struct reader *reader, const char *text)
                   text);
 }
 
-/* ---- options ---- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static int option_slots(struct reader *reader, const char *value)
 {
@@ -328,7 +328,7 @@ static int read_item(struct reader *reader, const char *item)
     return read_source(reader, item);
 }
 
-/* ---- all of it ---- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static int read_exec(struct reader *reader, const char *program)
 {

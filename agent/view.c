@@ -15,7 +15,7 @@
 #include "broker/attribution.h"
 #include "broker/host_clock.h"
 
-/* ---- room that grows --------------------------------------------------------------------------------- */
+/* ---- room that grows ------------------------------------------------------------------------- */
 
 static void *grow(void *array, uint32_t count, size_t size)
 {
@@ -48,7 +48,7 @@ static struct lease_work *add_work(struct lease_fleet *fleet, const char *kind)
     return work;
 }
 
-/* ---- one provider --------------------------------------------------------------------------------------- */
+/* ---- one provider ---------------------------------------------------------------------------- */
 
 static int64_t since_ms(ns_t then, ns_t now)
 {
@@ -184,7 +184,7 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     return error;
 }
 
-/* ---- which there are ---------------------------------------------------------------------------------------- */
+/* ---- which there are ------------------------------------------------------------------------- */
 
 /* Books of providers that nobody declared to us are looked at too. */
 static void discover_books(struct lease_agent *agent)
@@ -230,7 +230,7 @@ static void discover_declared(struct lease_agent *agent)
     free(effective);
 }
 
-/* ---- reading first --------------------------------------------------------------------------------- */
+/* ---- reading first --------------------------------------------------------------------------- */
 
 #define SPEAKER_SLACK_MS 300 /* it reads in time by itself, a little late where it is busy */
 
@@ -266,7 +266,7 @@ int lease_read(lease_agent_t *agent, uint32_t timeout_ms)
     return error;
 }
 
-/* ---- the snapshot ---------------------------------------------------------------------------------------- */
+/* ---- the snapshot ---------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

@@ -206,8 +206,7 @@ int32_t admission_ahead(const struct book *book, uint64_t place, int32_t slot)
     return ahead;
 }
 
-/* ---- asking for one slot by its index ---------------------------------------------------------
- */
+/* ---- asking for one slot by its index -------------------------------------------------------- */
 
 /* What besides the work itself takes a slot's index: `held` leases whatever their place, and what
  * `ended` ones left running. */
@@ -249,7 +248,7 @@ static bool index_is_busy(const struct book *book, int32_t slot)
     return true;
 }
 
-/* ---- the group ----------------------------------------------------------------------------------- */
+/* ---- the group ------------------------------------------------------------------------------- */
 
 void book_as_neighbour(const struct book *book, ns_t now, struct neighbour *neighbour)
 {
@@ -281,8 +280,7 @@ const struct neighbour *admission_neighbour(const struct book *book, uint64_t pl
     return book->group_limit > 0 && before >= book->group_limit ? first : NULL;
 }
 
-/* ---- verdicts ---------------------------------------------------------------------------------
- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 static enum obstacle what_stands_in_the_way(const struct tally *tally, int32_t ahead, int32_t units)
 {

@@ -5,8 +5,7 @@
 
 #include "broker/admission.h"
 
-/* ---- the oldest that matches ------------------------------------------------------------------
- */
+/* ---- the oldest that matches ----------------------------------------------------------------- */
 
 typedef bool (*match_fn)(const struct book *book, const struct record *record, ns_t limit);
 
@@ -52,8 +51,7 @@ static bool has_orphaned_work(const struct book *book, const struct record *reco
     return record->state == RECORD_ORPHAN && record->arrived > 0 && !is_at_work(book, record);
 }
 
-/* ---- work in the reading ----------------------------------------------------------------------
- */
+/* ---- work in the reading --------------------------------------------------------------------- */
 
 /* A task stays in its slot, so its name is looked for only there. */
 static bool is_arrival(const struct reading *before, const struct reading *reading, int32_t slot)
@@ -216,8 +214,7 @@ static void attribute_counts(struct book *book, const struct reading *reading)
     }
 }
 
-/* ---- what is left over ------------------------------------------------------------------------
- */
+/* ---- what is left over ----------------------------------------------------------------------- */
 
 /* Past settle time, work that never showed counts as seen: of a living lease it is a ghost from
  * then on, of an ended one it is over. */
@@ -321,8 +318,7 @@ static void mark_ghosts(struct book *book, const struct reading *reading)
     }
 }
 
-/* ---- taking a reading in ----------------------------------------------------------------------
- */
+/* ---- taking a reading in --------------------------------------------------------------------- */
 
 /* A server that is gone or starts afresh has no work in it, and begins its names anew. What has
  * not shown yet may wait for it to be up, unless it is gone. */

@@ -40,7 +40,7 @@ void book_raise_epoch(struct book *book, uint64_t epoch)
     book->head_dirty = true;
 }
 
-/* ---- what is derived from the records ------------------------------------------------------ */
+/* ---- what is derived from the records -------------------------------------------------------- */
 
 static void leave_live(struct book *book, uint32_t index)
 {
@@ -113,7 +113,7 @@ void book_set_state(struct book *book, struct record *record, enum record_state 
     book_touch(book, record);
 }
 
-/* ---- finding, taking, ending ---------------------------------------------------------------- */
+/* ---- finding, taking, ending ----------------------------------------------------------------- */
 
 uint32_t book_index(const struct book *book, const struct record *record)
 {
@@ -274,7 +274,7 @@ bool book_is_dirty(const struct book *book)
     return book->dirty_count || book->dirty_floor_count || book->head_dirty || book->sight_dirty;
 }
 
-/* ---- small questions ------------------------------------------------------------------------ */
+/* ---- small questions ------------------------------------------------------------------------- */
 
 ns_t book_healthy_ns(const struct book *book, ns_t now)
 {

@@ -13,8 +13,7 @@ void broker_init(struct broker *broker, struct book *book, struct refusals *refu
         memset(refusals, 0, sizeof *refusals);
 }
 
-/* ---- what the parts share ----------------------------------------------------------------------
- */
+/* ---- what the parts share -------------------------------------------------------------------- */
 
 void step_note(struct step *step, enum note_kind kind, const struct record *record,
                enum reason reason, int32_t value)
@@ -77,8 +76,7 @@ enum reason step_reason(enum obstacle obstacle)
     return REASON_NONE;
 }
 
-/* ---- the step ----------------------------------------------------------------------------------
- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 static void take_dead(struct step *step, const struct event *event)
 {

@@ -16,7 +16,7 @@
 #define OPEN_BUDGET_MS 100 /* for the initialising of a new book by somebody else */
 #define READ_TRIES     8   /* of a cell that changes under us, without the lock */
 
-/* ---- cells -------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 /* The seal covers the version too: a copy that is read while it is written does not pass. */
 static uint64_t seal(const void *payload, size_t size, uint64_t version)
@@ -73,7 +73,7 @@ static enum cell_state cell_read(_Atomic uint64_t *selector, void *copies, void 
     return CELL_BAD;
 }
 
-/* ---- loading ------------------------------------------------------------------------------------ */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static void load_floors(struct host_table *table, struct book *book)
 {
@@ -146,7 +146,7 @@ static int load(struct host_table *table, struct book *book)
     return 0;
 }
 
-/* ---- the table ---------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static int begin(struct table *base, struct book *book, int64_t budget_ms)
 {
@@ -240,7 +240,7 @@ static void end(struct table *base)
     host_lock_release(&table->lock);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 void host_table_name(const char *provider, char *name)
 {

@@ -60,12 +60,14 @@ bool log_entry_is_valid(const struct log_entry *entry)
 uint32_t log_copy(const struct log_entry *ring, uint64_t last, uint64_t after,
                   struct log_entry *entries)
 {
-    uint64_t first = last >= LOG_ENTRIES ? last - LOG_ENTRIES + 1 : 1;
+    uint64_t oldest = last >= LOG_ENTRIES ? last - LOG_ENTRIES + 1 : 1;
+    uint64_t first = after < oldest ? oldest : after + 1;
     uint32_t count = 0;
-    for (uint64_t seq = first > after ? first : after + 1; seq <= last && count < LOG_ENTRIES;
-         seq++) {
-        entries[count] = ring[seq % LOG_ENTRIES];
-        if (log_entry_is_valid(&entries[count]) && entries[count].seq == seq)
+    if (after >= last)
+        return 0;
+    for (uint64_t k = 0; k <= last - first; k++) { /* at most LOG_ENTRIES, whatever `last` is */
+        entries[count] = ring[(first + k) % LOG_ENTRIES];
+        if (log_entry_is_valid(&entries[count]) && entries[count].seq == first + k)
             count++;
     }
     return count;

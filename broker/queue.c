@@ -5,8 +5,7 @@
 #include "broker/attribution.h"
 #include "broker/step.h"
 
-/* ---- the clock --------------------------------------------------------------------------------
- */
+/* ---- the clock ------------------------------------------------------------------------------- */
 
 static ns_t orphan_end(const struct book *book, const struct record *record)
 {
@@ -49,8 +48,7 @@ ns_t broker_deadline(const struct broker *broker)
     return first;
 }
 
-/* ---- the queue --------------------------------------------------------------------------------
- */
+/* ---- the queue ------------------------------------------------------------------------------- */
 
 void queue_call(struct step *step, const struct record *record)
 {

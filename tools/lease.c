@@ -82,7 +82,7 @@ int command_not_yet(struct cli *cli)
     return EXIT_UNAVAILABLE;
 }
 
-/* ---- help ------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 static int help_all(void)
 {
@@ -103,7 +103,7 @@ static int help_one(const struct lease_command *command)
     return EXIT_DONE;
 }
 
-/* ---- dispatch --------------------------------------------------------------------------- */
+/* ---- dispatch -------------------------------------------------------------------------------- */
 
 static const struct lease_command *find_command(const char *name)
 {

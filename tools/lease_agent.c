@@ -58,7 +58,7 @@ static void print_help(void)
         stdout);
 }
 
-/* ---- flags and configuration ---------------------------------------------------------------------------- */
+/* ---- flags and configuration ----------------------------------------------------------------- */
 
 static int take_flag(int option, struct flags *flags)
 {
@@ -134,7 +134,7 @@ static int read_configuration(const struct flags *flags, struct config *config)
     return 0;
 }
 
-/* ---- the agent -------------------------------------------------------------------------------------------- */
+/* ---- the agent ------------------------------------------------------------------------------- */
 
 static int open_agent(const struct flags *flags, const struct config *config, lease_agent_t **agent)
 {

@@ -11,7 +11,7 @@
 
 extern char **environ;
 
-/* ---- environment ------------------------------------------------------------------------ */
+/* ---- environment ----------------------------------------------------------------------------- */
 
 static const char *const lease_names[] = {"LEASE_ID",    "LEASE_PROVIDER", "LEASE_URL",
                                           "LEASE_TOKEN", "LEASE_REACH",    "LEASE_DIR",
@@ -89,7 +89,7 @@ char **child_environment(const struct lease *lease, const char *directory, const
     return block.entries;
 }
 
-/* ---- execution -------------------------------------------------------------------------- */
+/* ---- execution ------------------------------------------------------------------------------- */
 
 /* Only calls that a child of a process with threads may make. */
 static int execute(char **command, char **environment)

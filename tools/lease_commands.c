@@ -9,7 +9,7 @@
 #include "tools/lease_cli.h"
 #include "tools/lease_host.h"
 
-/* ---- acquire ---------------------------------------------------------------------------- */
+/* ---- acquire --------------------------------------------------------------------------------- */
 
 /* Between two looks at a list of providers, drawn so that several who wait do not keep step. */
 #define LOOK_MS_MIN    40
@@ -131,7 +131,7 @@ int command_acquire(struct cli *cli)
     return print_lease(cli, &lease);
 }
 
-/* ---- verify ----------------------------------------------------------------------------- */
+/* ---- verify ---------------------------------------------------------------------------------- */
 
 /* The id that the operand names: false after one line where it is none. */
 static bool id_is_valid(const char *text)
@@ -190,7 +190,7 @@ int command_verify(struct cli *cli)
     return EXIT_DONE;
 }
 
-/* ---- renew, release --------------------------------------------------------------------- */
+/* ---- renew, release -------------------------------------------------------------------------- */
 
 int command_renew(struct cli *cli)
 {

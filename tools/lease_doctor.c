@@ -56,7 +56,7 @@ void doctor_wrong(struct doctor *doctor, const char *check, const char *mend, co
     report(doctor, check, true, what, mend);
 }
 
-/* ---- the configuration ------------------------------------------------------------------ */
+/* ---- the configuration ----------------------------------------------------------------------- */
 
 static void check_configuration(struct doctor *doctor)
 {
@@ -76,7 +76,7 @@ static void check_configuration(struct doctor *doctor)
                   cli->config.providers.count, cli->config.pool_count);
 }
 
-/* ---- the runtime directory and who speaks ----------------------------------------------- */
+/* ---- the runtime directory and who speaks ---------------------------------------------------- */
 
 static void check_candidate(struct doctor *doctor, const struct host_dir_candidate *candidate)
 {
@@ -158,7 +158,7 @@ static void check_version(struct doctor *doctor)
     free(effective);
 }
 
-/* ---- providers -------------------------------------------------------------------------- */
+/* ---- providers ------------------------------------------------------------------------------- */
 
 static void check_providers(struct doctor *doctor)
 {

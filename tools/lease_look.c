@@ -44,7 +44,7 @@ static int look(struct cli *cli, void (*print)(const struct lease_fleet *, const
     return code;
 }
 
-/* ---- leases ----------------------------------------------------------------------------- */
+/* ---- leases ---------------------------------------------------------------------------------- */
 
 static void add_lease(struct text_table *table, const struct lease_entry *lease)
 {
@@ -92,7 +92,7 @@ int command_ls(struct cli *cli)
     return look(cli, print_leases);
 }
 
-/* ---- providers -------------------------------------------------------------------------- */
+/* ---- providers ------------------------------------------------------------------------------- */
 
 /* "2 dispatched, 1 leased, 1 stranger", or "-". */
 static void describe_use(const struct lease_view *view, char *text, size_t size)

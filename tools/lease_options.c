@@ -13,7 +13,7 @@ struct option {
     bool (*set)(struct lease_cli_options *options, const char *value);
 };
 
-/* ---- values ----------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static bool number_read(const char *text, uint64_t least, uint64_t most, uint64_t *number)
 {
@@ -192,7 +192,7 @@ static bool set_nothing(struct lease_cli_options *options, const char *value)
     return true;
 }
 
-/* ---- the table -------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct option table[] = {
     {OPTION_TTL, "ttl", "SEC", "time to live; renewed while in use (10 held, 30 dispatched)",
@@ -246,7 +246,7 @@ void options_help(FILE *out, uint32_t allowed)
     }
 }
 
-/* ---- the command line ------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 /* Finds the option that `argument` names, and in *value what follows a '=' (or the letter), NULL
  * where nothing does. */

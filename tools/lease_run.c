@@ -45,7 +45,7 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- signals ---------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 /* Before there is a child: what would end us ends the wait, what would stop us stops us. */
 static void signal_while_asking(struct run *run, const struct run_signal *signal)
@@ -111,7 +111,7 @@ static void take_signals(struct run *run)
     }
 }
 
-/* ---- the loop --------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static int time_left(const struct run *run)
 {
@@ -144,7 +144,7 @@ static bool turn(struct run *run, bool *event)
     return files[1].revents != 0;
 }
 
-/* ---- a lease that was lost -------------------------------------------------------------- */
+/* ---- a lease that was lost ------------------------------------------------------------------- */
 
 static void start_retake(struct run *run)
 {
@@ -221,7 +221,7 @@ static void take_deadlines(struct run *run)
         start_retake(run);
 }
 
-/* ---- with a lease ----------------------------------------------------------------------- */
+/* ---- with a lease ---------------------------------------------------------------------------- */
 
 static int watch_child(struct run *run)
 {
@@ -255,7 +255,7 @@ static int start_child(struct run *run)
     return EXIT_INTERNAL;
 }
 
-/* ---- without one ------------------------------------------------------------------------ */
+/* ---- without one ----------------------------------------------------------------------------- */
 
 static int run_without(struct run *run, const char *why)
 {
@@ -312,7 +312,7 @@ static int place(struct run *run)
     return say_refusal(cli, cli->options.operands[0], rc, &run->ask.verdict);
 }
 
-/* ---- below another lease run ------------------------------------------------------------ */
+/* ---- below another lease run ----------------------------------------------------------------- */
 
 /* Whether the lease that our parent holds is on one of the candidates: waiting for another would
  * be waiting for oneself. */

@@ -31,7 +31,7 @@ __attribute__((format(printf, 1, 2))) static void complain(const char *format, .
     fprintf(stderr, "leasetop: %s\n", line);
 }
 
-/* ---- batch ------------------------------------------------------------------------------ */
+/* ---- batch ----------------------------------------------------------------------------------- */
 
 struct batch {
     const struct top_options *options;
@@ -123,7 +123,7 @@ static int run_batch(struct top_source *source, const struct top_options *option
     return code;
 }
 
-/* ---- the way in ------------------------------------------------------------------------- */
+/* ---- the way in ------------------------------------------------------------------------------ */
 
 static int open_source(const struct top_options *options, struct top_source **source)
 {

@@ -71,7 +71,7 @@ static void draw(struct live *live)
     live->news = live->pressed = false;
 }
 
-/* ---- what happens ----------------------------------------------------------------------- */
+/* ---- what happens ---------------------------------------------------------------------------- */
 
 static void stop(void)
 {

@@ -63,7 +63,7 @@ bool top_has_lapsed(const struct lease_entry *entry, const struct top_provider *
     return provider->standing >= TOP_STALE || entry->left_ms < -LAPSED_MS;
 }
 
-/* ---- memory ----------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static struct top_memory *remember(struct top_model *model, const struct lease_view *view)
 {
@@ -141,7 +141,7 @@ static void note_changes(struct top_memory *memory, const struct top_provider *p
     memory->known_ns = now_ns;
 }
 
-/* ---- honesty ---------------------------------------------------------------------------- */
+/* ---- honesty --------------------------------------------------------------------------------- */
 
 static enum top_standing told_standing(const struct lease_view *view)
 {
@@ -226,7 +226,7 @@ static void say_why(struct top_provider *provider)
     top_text_clean(provider->why, sizeof provider->why, raw);
 }
 
-/* ---- counting --------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------- */
 
 static uint32_t clamp_units(int64_t units)
 {

@@ -37,7 +37,7 @@ bool top_sort_find(const char *name, enum top_sort *sort)
     return false;
 }
 
-/* ---- one row ---------------------------------------------------------------------------- */
+/* ---- one row --------------------------------------------------------------------------------- */
 
 struct maker {
     struct top_rows *rows;
@@ -94,7 +94,7 @@ static void offer(struct maker *maker, const struct top_row *row)
         maker->rows->hidden++;
 }
 
-/* ---- the rows of a provider ------------------------------------------------------------- */
+/* ---- the rows of a provider ------------------------------------------------------------------ */
 
 static void name_holder(const struct lease_entry *lease, char *text, size_t size)
 {
@@ -223,7 +223,7 @@ static void make_provider(struct maker *maker)
     make_units(maker, TOP_FREE, provider->counts[TOP_FREE], since_ms(maker, TOP_FREE));
 }
 
-/* ---- order ------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static int compare(int64_t a, int64_t b)
 {

@@ -31,7 +31,7 @@ struct top_source {
     struct top_snapshot newest;
 };
 
-/* ---- opening ---------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int open_agent(struct top_source *source, char *error, size_t error_size)
 {
@@ -100,7 +100,7 @@ void top_source_close(struct top_source **self)
     *self = NULL;
 }
 
-/* ---- looking ---------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 static void look_at_beat(const struct lease_agent *agent, struct top_snapshot *snapshot)
 {
@@ -132,7 +132,7 @@ int top_source_take(struct top_source *source, struct top_snapshot *snapshot)
     return rc;
 }
 
-/* ---- following -------------------------------------------------------------------------- */
+/* ---- following ------------------------------------------------------------------------------- */
 
 struct watch {
     struct host_words *words;

@@ -25,7 +25,7 @@ void top_ui_free(struct top_ui *ui)
     top_order_free(&ui->order);
 }
 
-/* ---- the cursor ------------------------------------------------------------------------- */
+/* ---- the cursor ------------------------------------------------------------------------------ */
 
 void top_ui_before_rows(struct top_ui *ui, int64_t now_ns)
 {
@@ -120,7 +120,7 @@ static enum top_answer do_end(struct press *press)
     return TOP_GO_ON;
 }
 
-/* ---- choices ---------------------------------------------------------------------------- */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 static enum top_answer do_filter(struct press *press)
 {
@@ -229,7 +229,7 @@ static enum top_answer do_quit(struct press *press)
     return TOP_QUIT;
 }
 
-/* ---- the table -------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define CONTROL(letter) ((letter)&0x1f)
 
@@ -287,7 +287,7 @@ static enum top_answer press_in_list(struct press *press, uint32_t key)
     return TOP_GO_ON;
 }
 
-/* ---- typing ----------------------------------------------------------------------------- */
+/* ---- typing ---------------------------------------------------------------------------------- */
 
 static void keep_filter(struct top_ui *ui)
 {

@@ -10,7 +10,7 @@
 
 #define LINE_SIZE 2048
 
-/* ---- the grid --------------------------------------------------------------------------- */
+/* ---- the grid -------------------------------------------------------------------------------- */
 
 bool top_grid_resize(struct top_grid *grid, int width, int height)
 {
@@ -113,7 +113,7 @@ uint8_t top_style_of(const struct top_row *row)
     }
 }
 
-/* ---- the lines below the list ----------------------------------------------------------- */
+/* ---- the lines below the list ---------------------------------------------------------------- */
 
 static const struct top_row *row_at_cursor(const struct top_scene *scene)
 {
@@ -204,7 +204,7 @@ static void draw_keys(const struct top_scene *scene, struct top_grid *grid, int 
     }
 }
 
-/* ---- help ------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 static void draw_help(struct top_grid *grid)
 {
@@ -230,7 +230,7 @@ static void draw_help(struct top_grid *grid)
             "history: . none in flight, a digit how many, # all slots, ? unknown; 5 s each");
 }
 
-/* ---- all of it -------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void draw_full(const struct top_scene *scene, struct top_grid *grid)
 {

@@ -20,7 +20,7 @@ static bool is_shown(const struct top_totals *totals, enum top_state state)
     return totals->counts[state] > 0 || (state != TOP_GHOST && state != TOP_ORPHAN);
 }
 
-/* ---- the banner ------------------------------------------------------------------------- */
+/* ---- the banner ------------------------------------------------------------------------------ */
 
 static uint8_t banner(const struct top_scene *scene, char *text, size_t size)
 {
@@ -50,7 +50,7 @@ static uint8_t banner(const struct top_scene *scene, char *text, size_t size)
     return TOP_BOLD;
 }
 
-/* ---- the title -------------------------------------------------------------------------- */
+/* ---- the title ------------------------------------------------------------------------------- */
 
 struct piece {
     int order; /* the least is kept longest */
@@ -114,7 +114,7 @@ static void draw_title(const struct top_scene *scene, struct top_grid *grid)
     top_put_right(grid, 0, end - width < 0 ? 0 : end - width, end, style, text);
 }
 
-/* ---- counts ----------------------------------------------------------------------------- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 void top_counts_text(const struct top_totals *totals, char *text, size_t size)
 {
@@ -221,7 +221,7 @@ static void draw_free(const struct top_scene *scene, struct top_grid *grid, int 
     }
 }
 
-/* ---- strips ----------------------------------------------------------------------------- */
+/* ---- strips ---------------------------------------------------------------------------------- */
 
 /* Fills lines from y on with NAME and its units, as many as fit. Answers the lines used; *left is
  * how many providers did not fit. */

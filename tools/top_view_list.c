@@ -51,7 +51,7 @@ static void lay_out(int width, int *widths)
     widths[COLUMN_HOLDER] = room - provider > 1 ? room - provider : 1;
 }
 
-/* ---- cells ------------------------------------------------------------------------------ */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static void say_time(char text[TOP_SPAN_SIZE], int64_t ms)
 {
@@ -142,7 +142,7 @@ static void draw_row(struct top_grid *grid, int y, const int *widths, const stru
     }
 }
 
-/* ---- scrolling -------------------------------------------------------------------------- */
+/* ---- scrolling ------------------------------------------------------------------------------- */
 
 static void scroll(struct top_ui *ui, uint32_t count, uint32_t page)
 {
@@ -198,7 +198,7 @@ static void draw_rows(const struct top_scene *scene, struct top_grid *grid, int 
     draw_more(scene, grid, y - 1, scene->rows->count);
 }
 
-/* ---- one row a provider ----------------------------------------------------------------- */
+/* ---- one row a provider ---------------------------------------------------------------------- */
 
 static int name_width(const struct top_grid *grid)
 {

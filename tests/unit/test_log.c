@@ -88,9 +88,25 @@ static void the_check_sees_every_bit(void **state)
     assert_true(words_check(one, sizeof one) != words_check(swapped, sizeof swapped));
 }
 
+/* The newest number stands in a file that anybody may have written. */
+static void any_last_number_is_copied_to_an_end(void **state)
+{
+    (void)state;
+    static struct log_entry ring[LOG_ENTRIES], copy[LOG_ENTRIES];
+    assert_int_equal(log_copy(ring, UINT64_MAX, 0, copy), 0);
+    assert_int_equal(log_copy(ring, UINT64_MAX, UINT64_MAX, copy), 0);
+    assert_int_equal(log_copy(ring, 0, 0, copy), 0);
+    assert_int_equal(log_copy(ring, 5, 9, copy), 0);
+    struct note note = {.kind = NOTE_WENT};
+    log_entry_fill(&ring[UINT64_MAX % LOG_ENTRIES], &note, UINT64_MAX, 1);
+    assert_int_equal(log_copy(ring, UINT64_MAX, 0, copy), 1);
+    assert_int_equal(log_copy(ring, UINT64_MAX, UINT64_MAX - 1, copy), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_last_number_is_copied_to_an_end),
         cmocka_unit_test_setup(an_entry_says_what_happened, begin),
         cmocka_unit_test_setup(any_torn_byte_shows, begin),
         cmocka_unit_test_setup(a_file_full_of_nothing_is_no_entry, begin),
