@@ -16,7 +16,7 @@ static void run(const char *command)
 
 static FILE *open_file(const struct fake_proc *proc, const char *name, const char *mode)
 {
-    char path[256];
+    char path[320];
     snprintf(path, sizeof path, "%s/%s", proc->path, name);
     FILE *file = fopen(path, mode);
     if (file == NULL)
@@ -26,7 +26,7 @@ static FILE *open_file(const struct fake_proc *proc, const char *name, const cha
 
 static void make_folder(const struct fake_proc *proc, const char *name)
 {
-    char path[256];
+    char path[320];
     snprintf(path, sizeof path, "%s/%s", proc->path, name);
     mkdir(path, 0700);
 }
