@@ -55,6 +55,13 @@ static int64_t since_ms(ns_t then, ns_t now)
     return then == 0 ? -1 : now <= then ? 0 : (now - then) / NS_PER_MS;
 }
 
+/* A ghost is claimed only while readings tell what is at work. */
+static ns_t idle_ns(const struct book *book, const struct record *record, ns_t now)
+{
+    bool told = admission_trusts(book, now) && reading_counts(&book->sight.reading);
+    return told ? admission_idle_ns(book, record, now) : -1;
+}
+
 static int fill_lease(struct lease_fleet *fleet, const struct provider *provider,
                       const struct record *record, ns_t now)
 {
@@ -74,7 +81,7 @@ static int fill_lease(struct lease_fleet *fleet, const struct provider *provider
     entry->left_ms = (record->deadline_ns - now) / NS_PER_MS;
     entry->token = record->token;
     entry->reach = provider->reach;
-    ns_t idle = admission_idle_ns(provider->book, record, now);
+    ns_t idle = idle_ns(provider->book, record, now);
     entry->idle_ms = idle < 0 ? -1 : idle / NS_PER_MS;
     return 0;
 }
@@ -101,7 +108,7 @@ static int fill_records(struct lease_fleet *fleet, struct lease_view *view,
     int error = 0;
     for (uint32_t i = 0; i < book->live_count && error == 0; i++) {
         const struct record *record = &book->records[book->live[i]];
-        ns_t idle = admission_idle_ns(book, record, now);
+        ns_t idle = idle_ns(book, record, now);
         bool shown = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED;
         if (shown)
             error = fill_lease(fleet, provider, record, now);
@@ -274,6 +281,19 @@ static int by_name(const void *a, const void *b)
                   ((const struct lease_view *)b)->provider);
 }
 
+/* A look at which what has died or run out is noticed, where nobody is at the book just now. */
+static void sweep(struct provider *provider)
+{
+    provider_reap(provider, REAP_ALL, 0);
+    pthread_mutex_lock(&provider->mutex);
+    bool due = provider_look(provider) == 0 && broker_deadline(&provider->broker) <= host_now_ns();
+    pthread_mutex_unlock(&provider->mutex);
+    struct event tick = {.kind = EVENT_TICK};
+    struct effects effects;
+    if (due)
+        provider_step(provider, &tick, &effects, 0);
+}
+
 static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
 {
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
@@ -286,7 +306,7 @@ static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
         struct provider *provider = agent->providers[i];
         if (provider_open(provider) < 0)
             continue;
-        provider_reap(provider, REAP_ALL, 0); /* a look at which the dead are noticed */
+        sweep(provider);
         group_look(provider);
         pthread_mutex_lock(&provider->mutex);
         if (provider_look(provider) == 0)

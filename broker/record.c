@@ -98,6 +98,13 @@ bool name_is_valid(const char *name)
     return length > 0 && length <= NAME_CHARS_MAX && name[length] == '\0';
 }
 
+/* Characters that show nothing and turn or join what stands beside them. */
+static bool is_invisible(uint32_t code)
+{
+    return (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
+}
+
 /* Bytes of the well-formed UTF-8 sequence at `at`, 0 where there is none. Surrogates, overlong
  * forms and C1 control characters are none. */
 static size_t utf8_length(const unsigned char *at)
@@ -119,7 +126,8 @@ static size_t utf8_length(const unsigned char *at)
     }
     static const uint32_t least[] = {0, 0, 0xa0, 0x800, 0x10000};
     bool surrogate = code >= 0xd800 && code <= 0xdfff;
-    return code >= least[length] && code <= 0x10ffff && !surrogate ? length : 0;
+    bool fine = code >= least[length] && code <= 0x10ffff && !surrogate && !is_invisible(code);
+    return fine ? length : 0;
 }
 
 void text_copy(char *to, size_t size, const char *from)

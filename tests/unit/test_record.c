@@ -170,9 +170,27 @@ static void states_have_names(void **state)
     assert_string_equal(record_end_name((enum record_end)99), "unknown");
 }
 
+/* Text that turns the line around, or joins what it should not, shows as what it is: nothing. */
+static void characters_that_show_nothing_are_no_text(void **state)
+{
+    (void)state;
+    char to[LABEL_SIZE];
+    text_copy(to, sizeof to,
+              "a\xe2\x80\xae"
+              "b"); /* U+202E, right to left from here */
+    assert_string_equal(to, "a???b");
+    text_copy(to, sizeof to,
+              "a\xe2\x80\x8d"
+              "b"); /* U+200D, joins */
+    assert_string_equal(to, "a???b");
+    text_copy(to, sizeof to, "\xe2\x80\xa6"); /* U+2026, an ellipsis */
+    assert_string_equal(to, "\xe2\x80\xa6");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(characters_that_show_nothing_are_no_text),
         cmocka_unit_test(an_id_is_26_characters_of_base32),
         cmocka_unit_test(ids_come_back_as_they_went),
         cmocka_unit_test(the_longest_name_fits),
