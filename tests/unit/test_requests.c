@@ -562,6 +562,37 @@ static void another_process_s_lease_is_released_by_force_only(void **state)
     assert_int_equal(release_as(b, 43, 0), ANSWER_GRANTED);
 }
 
+/* Strangers come and go: what a reading said of them a second ago refuses nobody. */
+static void an_acquire_that_strangers_refuse_wants_a_fresh_reading(void **state)
+{
+    (void)state;
+    on_server(2);
+    after(5000); /* it had its pause */
+    shows(9);
+    no(acquire(.units = 2), REASON_STRANGERS); /* just read */
+    after(300);
+    unread(acquire(.units = 2));
+    uint64_t id = last_request();
+    assert_true(world.effects.probe);
+    shows_nothing();
+    go(verify(granted(acquire(.units = 2, .same = id))));
+    after(300);
+    no(acquire(), REASON_LEASES); /* where leases do it, none is awaited */
+}
+
+/* A page of HTML each time: asking oftener than in the background would learn nothing. */
+static void an_acquire_that_health_refuses_asks_no_oftener_than_the_background(void **state)
+{
+    (void)state;
+    on_server(1);
+    after(300);
+    is_now(HEALTH_UNKNOWN);
+    after(PROBE_ACTIVE_MS - 1);
+    no(acquire(), REASON_HEALTH);
+    after(2);
+    unread(acquire());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -595,6 +626,8 @@ int main(void)
         cmocka_unit_test(a_wait_asked_again_is_the_same_wait),
         cmocka_unit_test(the_ring_of_refusals_forgets_the_oldest),
         cmocka_unit_test(another_process_s_lease_is_released_by_force_only),
+        cmocka_unit_test(an_acquire_that_strangers_refuse_wants_a_fresh_reading),
+        cmocka_unit_test(an_acquire_that_health_refuses_asks_no_oftener_than_the_background),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
