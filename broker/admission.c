@@ -48,14 +48,16 @@ ns_t admission_settled_ns(const struct book *book, const struct record *record)
     return sight->healthy_since_ns ? sight->healthy_since_ns + left_ns : NS_NEVER;
 }
 
-static bool is_settled(const struct book *book, const struct record *record, ns_t now)
+/* By the time of the last reading: one that is older than the lease cannot have shown its work, and
+ * was right to show none. */
+static bool is_settled(const struct book *book, const struct record *record)
 {
-    return (record->flags & RECORD_SETTLED) || now >= admission_settled_ns(book, record);
+    return (record->flags & RECORD_SETTLED) || admission_settled_ns(book, record) == 0;
 }
 
-uint32_t admission_seen_units(const struct book *book, const struct record *record, ns_t now)
+uint32_t admission_seen_units(const struct book *book, const struct record *record)
 {
-    return is_settled(book, record, now) ? record->units : record->arrived;
+    return is_settled(book, record) ? record->units : record->arrived;
 }
 
 ns_t admission_idle_ns(const struct book *book, const struct record *record, ns_t now)
@@ -78,7 +80,7 @@ static void count_ended(const struct book *book, const struct record *record, ns
         tally->ending += now < drained ? record->units : 0;
         return;
     }
-    int32_t unseen = is_settled(book, record, now) ? 0 : record->units - record->arrived;
+    int32_t unseen = is_settled(book, record) ? 0 : record->units - record->arrived;
     tally->orphans += record->arrived;
     tally->unseen += unseen;
     tally->ending += record->arrived + unseen;
@@ -93,7 +95,7 @@ static void count_live(const struct book *book, ns_t now, struct tally *tally)
         case RECORD_WAITING: tally->waiting += record->units; break;
         case RECORD_HELD: tally->held += record->units; break;
         case RECORD_DISPATCHED:
-            seen = (int32_t)admission_seen_units(book, record, now);
+            seen = (int32_t)admission_seen_units(book, record);
             tally->dispatched += record->units;
             tally->seen += seen;
             tally->unseen += record->units - seen;

@@ -80,8 +80,8 @@ const struct record *admission_first_to_end(const struct book *book, uint64_t pl
  * NS_NEVER while health is not ok, since that clock stands still. */
 ns_t admission_settled_ns(const struct book *book, const struct record *record);
 
-/* This lease's work counts as seen, by readings or by time. */
-uint32_t admission_seen_units(const struct book *book, const struct record *record, ns_t now);
+/* This lease's work counts as seen, by readings, or by time at the last one. */
+uint32_t admission_seen_units(const struct book *book, const struct record *record);
 
 /* How long a dispatched lease has had no work by the readings, -1: it is no ghost. */
 ns_t admission_idle_ns(const struct book *book, const struct record *record, ns_t now);

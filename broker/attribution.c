@@ -94,14 +94,14 @@ static void attribute_names(struct book *book, const struct reading *before,
     }
 }
 
-static int32_t seen_units(const struct book *book, ns_t now, int32_t *orphaned)
+static int32_t seen_units(const struct book *book, int32_t *orphaned)
 {
     int32_t seen = 0;
     *orphaned = 0;
     for (uint32_t i = 0; i < book->live_count; i++) {
         const struct record *record = &book->records[book->live[i]];
         if (record->state == RECORD_DISPATCHED)
-            seen += (int32_t)admission_seen_units(book, record, now);
+            seen += (int32_t)admission_seen_units(book, record);
         else if (record->state == RECORD_ORPHAN)
             *orphaned += record->arrived;
     }
@@ -178,7 +178,7 @@ static void drop_orphans(struct book *book, const struct reading *reading, ns_t 
             drop_orphan_unit(book, record, now);
     }
     int32_t orphaned;
-    int32_t seen = seen_units(book, now, &orphaned);
+    int32_t seen = seen_units(book, &orphaned);
     int32_t room = reading->in_flight > seen ? reading->in_flight - seen : 0;
     struct record *record;
     while (orphaned-- > room && (record = oldest(book, has_orphaned_work, 0)))
@@ -197,13 +197,13 @@ static int ghost_rank(const struct book *book, const struct record *record)
     return record->units == 1 && record->task >= 0 ? 2 : 1;
 }
 
-static struct record *next_ghost(struct book *book, ns_t now, int32_t most, const uint8_t *chosen)
+static struct record *next_ghost(struct book *book, int32_t most, const uint8_t *chosen)
 {
     struct record *found = NULL;
     for (uint32_t i = 0; i < book->live_count; i++) {
         struct record *record = &book->records[book->live[i]];
         if (record->state != RECORD_DISPATCHED || chosen[book->live[i]] ||
-            admission_seen_units(book, record, now) < record->units || record->units > most)
+            admission_seen_units(book, record) < record->units || record->units > most)
             continue;
         int rank = ghost_rank(book, record), best = found ? ghost_rank(book, found) : 0;
         if (rank > best ||
@@ -213,13 +213,13 @@ static struct record *next_ghost(struct book *book, ns_t now, int32_t most, cons
     return found;
 }
 
-static void mark_ghosts(struct book *book, const struct reading *reading, ns_t now)
+static void mark_ghosts(struct book *book, const struct reading *reading)
 {
     uint8_t chosen[BOOK_CELLS] = {0};
     int32_t orphaned;
-    int32_t missing = seen_units(book, now, &orphaned) + orphaned - reading->in_flight;
+    int32_t missing = seen_units(book, &orphaned) + orphaned - reading->in_flight;
     struct record *record;
-    while (missing > 0 && (record = next_ghost(book, now, missing, chosen))) {
+    while (missing > 0 && (record = next_ghost(book, missing, chosen))) {
         chosen[book_index(book, record)] = 1;
         missing -= record->units;
         if (record->flags & RECORD_GHOST)
@@ -325,7 +325,7 @@ static void take_counted(struct book *book, const struct reading *before,
         attribute_counts(book, reading);
     settle(book, now);
     drop_orphans(book, reading, now);
-    mark_ghosts(book, reading, now);
+    mark_ghosts(book, reading);
     int32_t unexplained = count_strangers(book, now);
     plan_pause(book, reading, reading->sent_ns - before->answered_ns, unexplained);
 }

@@ -4,7 +4,7 @@
 
 static uint32_t seen(struct lease_id lease)
 {
-    return admission_seen_units(&world.book, record_of(lease), world.now);
+    return admission_seen_units(&world.book, record_of(lease));
 }
 
 static bool is_ghost(struct lease_id lease)
@@ -182,9 +182,11 @@ static void time_makes_a_lease_seen(void **state)
     struct lease_id a = dispatched("a");
     after(99);
     assert_int_equal(seen(a), 0);
-    after(2);
-    assert_int_equal(seen(a), 1);
     counts(0);
+    assert_int_equal(seen(a), 0);
+    after(2);
+    counts(0);
+    assert_int_equal(seen(a), 1);
     assert_true(is_ghost(a));
     assert_int_equal(tally_now().ghosts, 1);
     assert_int_equal(tally_now().busy, 1); /* D */
@@ -198,6 +200,23 @@ static void time_makes_a_lease_seen(void **state)
     shows_nothing();
     assert_int_equal(seen(a), 1);
     assert_true(is_ghost(a));
+}
+
+/* What a reading showed before the lease was dispatched is others' work, however long ago. */
+static void time_alone_makes_no_lease_seen(void **state)
+{
+    (void)state;
+    on_counting_server(2);
+    counts(1);
+    assert_int_equal(world.book.sight.strangers, 1);
+    struct lease_id a = dispatched("a");
+    after(500);
+    assert_int_equal(seen(a), 0);
+    assert_int_equal(tally_now().busy, 2);
+    assert_int_equal(acquire().verdict, ANSWER_UNREAD);
+    counts(2);
+    assert_int_equal(seen(a), 1);
+    assert_int_equal(tally_now().busy, 2);
 }
 
 /* A model may take minutes to load. */
@@ -332,6 +351,7 @@ int main(void)
         cmocka_unit_test(a_server_that_started_afresh_uses_its_names_again),
         cmocka_unit_test(a_count_belongs_to_known_strangers_then_to_the_seen_then_to_the_rest),
         cmocka_unit_test(time_makes_a_lease_seen),
+        cmocka_unit_test(time_alone_makes_no_lease_seen),
         cmocka_unit_test(settling_stands_still_while_the_model_loads),
         cmocka_unit_test(work_first_read_after_settling_is_the_leases),
         cmocka_unit_test(a_ghost_is_who_has_no_work),
