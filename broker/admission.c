@@ -126,6 +126,14 @@ static bool was_given_back(const struct record *record, const struct reading *re
            record->ended_ns > reading->sent_ns;
 }
 
+/* Who waits at the server takes the place of work that is over, before anybody new arrives. Of those
+ * who wait, unseen leases are counted elsewhere. */
+static int32_t moves_up(const struct reading *reading, const struct tally *tally, int32_t over)
+{
+    int32_t others = above_zero(reading->queued - tally->unseen);
+    return others < over ? others : over;
+}
+
 /* Seen leases released since the reading take their units out of it. Where the reading names the
  * task, its work certainly was or was not there; where it does not, as many were not there as there
  * are ghosts among all seen ones. */
@@ -146,7 +154,8 @@ static int32_t still_in_flight(const struct book *book, const struct tally *tall
             perhaps += (int32_t)shown_units(record);
     }
     int32_t ghosts = above_zero(tally->seen + certain + perhaps - reading->in_flight);
-    return above_zero(reading->in_flight - certain - above_zero(perhaps - ghosts));
+    int32_t over = certain + above_zero(perhaps - ghosts);
+    return above_zero(reading->in_flight - over + moves_up(reading, tally, over));
 }
 
 void admission_tally(const struct book *book, ns_t now, struct tally *tally)

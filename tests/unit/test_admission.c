@@ -306,6 +306,43 @@ static void so_it_does_where_time_made_it_seen(void **state)
     go(verify(granted(acquire())));
 }
 
+/* Two at work, a stranger waits in the server: what is given back is that stranger's at once. */
+static void what_waits_in_the_server_takes_what_was_given_back(void **state)
+{
+    (void)state;
+    for (int32_t queued = -1; queued <= 1; queued++) {
+        on_server(2);
+        struct lease_id a = dispatched("a"), b = dispatched("b");
+        after(20);
+        struct reading *reading = named_reading(2, (int32_t[]){71, 72});
+        reading->queued = queued;
+        reading->sent_ns = 0;
+        take(reading);
+        release(a);
+        assert_int_equal(tally_now().busy, queued == 1 ? 2 : 1);
+        release(b);
+        assert_int_equal(tally_now().busy, queued == 1 ? 1 : 0);
+    }
+}
+
+/* The own request that waits there is counted as unseen, and once. */
+static void an_unseen_lease_that_waits_in_the_server_counts_once(void **state)
+{
+    (void)state;
+    on_server(3);
+    struct lease_id a = dispatched("a"), b = dispatched("b");
+    after(20);
+    struct reading *reading = named_reading(1, (int32_t[]){71});
+    reading->queued = 1;
+    reading->sent_ns = 0;
+    take(reading);
+    assert_int_equal(tally_now().busy, 2);
+    release(a);
+    assert_int_equal(tally_now().busy, 1);
+    go(verify(granted(acquire())));
+    release(b);
+}
+
 /* The reading was on its way when the lease was given back: its work may or may not be in it. */
 static void a_release_while_the_reading_is_made_is_told_apart(void **state)
 {
@@ -503,6 +540,8 @@ int main(void)
         cmocka_unit_test(a_release_takes_its_work_out_of_the_reading),
         cmocka_unit_test(so_it_does_where_only_a_count_is_told),
         cmocka_unit_test(so_it_does_where_time_made_it_seen),
+        cmocka_unit_test(what_waits_in_the_server_takes_what_was_given_back),
+        cmocka_unit_test(an_unseen_lease_that_waits_in_the_server_counts_once),
         cmocka_unit_test(a_release_while_the_reading_is_made_is_told_apart),
         cmocka_unit_test(ghosts_make_a_release_doubtful),
         cmocka_unit_test(names_tell_whose_work_was_there),
