@@ -78,19 +78,103 @@ static void arrive(struct book *book, struct record *record, int32_t task)
     book_touch(book, record);
 }
 
+/* A lease that lives, or its orphan, goes by this task's name. */
+static bool is_carried(const struct book *book, int32_t task)
+{
+    for (uint32_t i = 0; i < book->live_count; i++)
+        if (book->records[book->live[i]].task == task)
+            return true;
+    return false;
+}
+
+/* A lease given back while the reading was made, of which none has shown its work: this may be it. */
+static struct record *given_back_unseen(struct book *book, const struct reading *reading)
+{
+    for (uint32_t k = 0; k < book->ended_count; k++) {
+        struct record *record = &book->records[book->ended[(book->ended_first + k) % BOOK_CELLS]];
+        if (record->state == RECORD_GONE && record->end == END_RELEASED &&
+            record->ended_ns > reading->sent_ns && record->dispatched_ns != 0 &&
+            record->arrived < record->units && !(record->flags & RECORD_SETTLED))
+            return record;
+    }
+    return NULL;
+}
+
+/* The lease by whose name this task went, if it was given back before the question left. */
+static const struct record *former_owner(const struct book *book, int32_t task, ns_t sent_ns)
+{
+    for (uint32_t k = 0; k < book->ended_count; k++) {
+        const struct record *record =
+            &book->records[book->ended[(book->ended_first + k) % BOOK_CELLS]];
+        if (record->state == RECORD_GONE && record->end == END_RELEASED && record->task == task &&
+            record->ended_ns < sent_ns)
+            return record;
+    }
+    return NULL;
+}
+
+/* The oldest lease that was dispatched before limit and has work that no reading has shown. */
+static struct record *oldest_unseen(struct book *book, const struct reading *reading, ns_t limit)
+{
+    struct record *ended = given_back_unseen(book, reading);
+    struct record *record = oldest(book, has_unseen, limit);
+    return ended && (!record || ended->dispatched_ns < record->dispatched_ns) ? ended : record;
+}
+
+/* It has no work by its name in this reading, and was dispatched before limit. */
+static bool lacks_work(const struct book *book, const struct record *record, ns_t limit)
+{
+    return has_unseen(book, record, limit) ||
+           (is_idle(book, record, limit) && record->dispatched_ns < limit);
+}
+
+/* Whoever gave a lease back said that its work is over. What goes by its name and is at work still
+ * was taken for it by mistake, and is another's that had been dispatched by then: the lease sent
+ * nothing, or its work was over before a reading could show it, or two were mixed up. */
+static void correct_names(struct book *book, const struct reading *reading)
+{
+    for (int32_t slot = 0; slot < reading->slot_count; slot++) {
+        const struct reading_slot *now = &reading->slots[slot];
+        if (!now->busy || now->task < 0)
+            continue;
+        if (!oldest(book, lacks_work, reading->sent_ns))
+            return;
+        const struct record *former = former_owner(book, now->task, reading->sent_ns);
+        struct record *record = former ? oldest(book, lacks_work, former->ended_ns) : NULL;
+        if (record && !is_carried(book, now->task))
+            arrive(book, record, now->task);
+    }
+}
+
+/* The slot of the arrival with the smallest name above `after`, or -1: names are given in the order
+ * in which requests come. */
+static int32_t next_arrival(const struct reading *before, const struct reading *reading,
+                            int32_t after)
+{
+    int32_t found = -1;
+    for (int32_t slot = 0; slot < reading->slot_count; slot++) {
+        int32_t task = reading->slots[slot].task;
+        if (is_arrival(before, reading, slot) && task > after &&
+            (found < 0 || task < reading->slots[found].task))
+            found = slot;
+    }
+    return found;
+}
+
 /* An arrival that no unseen lease explains is the next request of a holder whose last one ended,
  * where there is such a holder; otherwise it stays a stranger. */
 static void attribute_names(struct book *book, const struct reading *before,
                             const struct reading *reading)
 {
-    for (int32_t slot = 0; slot < reading->slot_count; slot++) {
-        if (!is_arrival(before, reading, slot))
-            continue;
-        struct record *record = oldest(book, has_unseen, reading->answered_ns);
+    correct_names(book, reading);
+    int32_t slot, task = -1;
+    while ((slot = next_arrival(before, reading, task)) >= 0) {
+        task = reading->slots[slot].task;
+        struct record *record = oldest_unseen(book, reading, reading->answered_ns);
         if (!record)
             record = oldest(book, is_idle, reading->sent_ns);
         if (record)
-            arrive(book, record, reading->slots[slot].task);
+            arrive(book, record, task);
     }
 }
 
@@ -124,7 +208,7 @@ static void attribute_counts(struct book *book, const struct reading *reading)
 {
     int32_t left = reading->in_flight - book->sight.strangers - explained_units(book);
     while (left > 0) {
-        struct record *record = oldest(book, has_unseen, reading->sent_ns);
+        struct record *record = oldest_unseen(book, reading, reading->sent_ns);
         if (!record)
             return;
         arrive(book, record, -1);

@@ -173,6 +173,80 @@ static void a_count_belongs_to_known_strangers_then_to_the_seen_then_to_the_rest
     assert_int_equal(tally_now().busy, 3);
 }
 
+/* The server names requests in the order in which they come, and has them in any slot. */
+static void names_are_given_in_their_order(void **state)
+{
+    (void)state;
+    on_server(3);
+    struct lease_id a = dispatched("a"), b = dispatched("b");
+    after(20);
+    shows(73, 72, 71);
+    assert_int_equal(record_of(a)->task, 71);
+    assert_int_equal(record_of(b)->task, 72);
+    assert_int_equal(world.book.sight.strangers, 1);
+}
+
+/* a sent nothing, and what b sent was taken for its work. */
+static void work_that_outlives_a_lease_was_anothers(void **state)
+{
+    (void)state;
+    on_server(2);
+    struct lease_id a = dispatched("a"), b = dispatched("b");
+    after(20);
+    shows(71);
+    assert_int_equal(record_of(a)->task, 71);
+    after(1000);
+    release(a);
+    struct lease_id c = granted(acquire());
+    after(20);
+    shows(71);
+    assert_int_equal(record_of(b)->task, 71);
+    assert_int_equal(world.book.sight.strangers, 0);
+    go(verify(c));
+}
+
+/* A client that left while its request runs: nobody that came later owns it. */
+static void abandoned_work_becomes_nobodys(void **state)
+{
+    (void)state;
+    on_server(3);
+    struct lease_id a = dispatched("a");
+    after(20);
+    shows(71);
+    release(a);
+    after(20);
+    shows(71);
+    struct lease_id b = dispatched("b");
+    after(20);
+    shows(71);
+    assert_int_equal(seen(b), 0);
+    assert_int_equal(tally_now().busy, 2);
+}
+
+/* Its work shows for the first time in a reading during which it was given back. */
+static void work_given_back_while_it_is_first_read_is_no_strangers(void **state)
+{
+    (void)state;
+    for (int named = 0; named <= 1; named++) {
+        if (named)
+            on_server(2);
+        else
+            on_counting_server(2);
+        struct lease_id a = dispatched("a");
+        after(20);
+        struct reading *reading = named ? named_reading(1, (int32_t[]){71}) : blank_reading();
+        reading->in_flight = 1;
+        reading->sent_ns = world.now;
+        after(1);
+        release(a);
+        after(1);
+        reading->answered_ns = world.now;
+        take(reading);
+        assert_int_equal(world.book.sight.strangers, 0);
+        assert_int_equal(tally_now().busy, 0);
+    }
+}
+
 /* ---- settling ----------------------------------------------------------------------------------- */
 
 static void time_makes_a_lease_seen(void **state)
@@ -350,6 +424,10 @@ int main(void)
         cmocka_unit_test(the_next_request_of_a_holder_is_its_own),
         cmocka_unit_test(a_server_that_started_afresh_uses_its_names_again),
         cmocka_unit_test(a_count_belongs_to_known_strangers_then_to_the_seen_then_to_the_rest),
+        cmocka_unit_test(names_are_given_in_their_order),
+        cmocka_unit_test(work_that_outlives_a_lease_was_anothers),
+        cmocka_unit_test(abandoned_work_becomes_nobodys),
+        cmocka_unit_test(work_given_back_while_it_is_first_read_is_no_strangers),
         cmocka_unit_test(time_makes_a_lease_seen),
         cmocka_unit_test(time_alone_makes_no_lease_seen),
         cmocka_unit_test(settling_stands_still_while_the_model_loads),

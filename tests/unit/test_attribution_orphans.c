@@ -41,9 +41,9 @@ static void an_orphan_ends_with_its_own_work(void **state)
     (void)state;
     on_server(2);
     struct lease_id a = dispatched("a");
-    shows(71, 9);
+    shows(71, 99);
     dies(a);
-    shows(-1, 9);
+    shows(-1, 99);
     is_state(a, GONE);
     assert_int_equal(world.book.sight.strangers, 1);
 }
