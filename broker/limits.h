@@ -39,7 +39,7 @@
 #define MAX_AGE_MS       20    /* verify wants a reading no older */
 #define PROBE_MS         500   /* a probe that takes longer means busy */
 #define SETTLE_NAMES_MS  10000 /* unseen work counts as seen after this, tasks named */
-#define SETTLE_COUNTS_MS 100   /* the same where only a count is told */
+#define SETTLE_COUNTS_MS 50    /* the same where only a count is told */
 #define GHOST_MS         120000
 #define DRAIN_MS         5000 /* an ended lease keeps its units, where readings tell nothing */
 #define READING_TRUST_MS 6000 /* an older reading decides nothing and shows nothing as free */

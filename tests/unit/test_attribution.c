@@ -254,7 +254,7 @@ static void time_makes_a_lease_seen(void **state)
     (void)state;
     on_counting_server(1);
     struct lease_id a = dispatched("a");
-    after(99);
+    after(49);
     assert_int_equal(seen(a), 0);
     counts(0);
     assert_int_equal(seen(a), 0);
