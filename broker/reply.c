@@ -179,18 +179,19 @@ void step_enqueue(struct step *step, struct record *record, const struct request
 
 /* Living leases and intentions are as the book has them. But strangers, orphans and health are as
  * old as the reading, and where nobody reads in the background they would stand in the way for as
- * long as it is trusted, an orphan for ever. */
+ * long as it is trusted, an orphan for ever. Work comes and goes quickly; a server that tells of none
+ * is asked no more often than in the background. */
 bool step_reading_may_help(const struct step *step, const struct request *request,
                            const struct tally *tally, int32_t ahead, uint32_t units)
 {
     const struct book *book = step->book;
     const struct reading *reading = &book->sight.reading;
     ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
-    /* a server that takes nothing now is not asked by everybody who would like it to */
-    bool still_closed = reading->sent_ns != 0 && !reading_counts(reading) &&
-                        step->now - reading->answered_ns <= PROBE_ACTIVE_MS * NS_PER_MS;
-    if (!book->settings.probed || still_closed || admission_is_fresh(book, step->now, since) ||
-        (request->flags & REQUEST_AS_KNOWN) || step->now < attribution_not_before(book))
+    bool recent =
+        reading->sent_ns != 0 && step->now - reading->answered_ns <= PROBE_ACTIVE_MS * NS_PER_MS;
+    bool fresh = tally->counts ? admission_is_fresh(book, step->now, since) : recent;
+    if (!book->settings.probed || fresh || (request->flags & REQUEST_AS_KNOWN) ||
+        step->now < attribution_not_before(book))
         return false;
     return tally->dispatched + ahead + (int32_t)units <= tally->slots;
 }

@@ -580,6 +580,19 @@ static void an_acquire_that_strangers_refuse_wants_a_fresh_reading(void **state)
     no(acquire(), REASON_LEASES); /* where leases do it, none is awaited */
 }
 
+/* A page of HTML each time: asking oftener than in the background would learn nothing. */
+static void an_acquire_that_health_refuses_asks_no_oftener_than_the_background(void **state)
+{
+    (void)state;
+    on_server(1);
+    after(300);
+    is_now(HEALTH_UNKNOWN);
+    after(PROBE_ACTIVE_MS - 1);
+    no(acquire(), REASON_HEALTH);
+    after(2);
+    unread(acquire());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -614,6 +627,7 @@ int main(void)
         cmocka_unit_test(the_ring_of_refusals_forgets_the_oldest),
         cmocka_unit_test(another_process_s_lease_is_released_by_force_only),
         cmocka_unit_test(an_acquire_that_strangers_refuse_wants_a_fresh_reading),
+        cmocka_unit_test(an_acquire_that_health_refuses_asks_no_oftener_than_the_background),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
