@@ -283,6 +283,21 @@ static void keys_make_filters(void **state)
     assert_int_equal(top_ui_key(&stage->ui, &stage->rows, 'q', START), TOP_QUIT);
 }
 
+static void other_keys_do_nothing(void **state)
+{
+    static const char *const modes[] = {"", "?", "s", "/stat"};
+    struct stage *stage = *state;
+    fleet_show(&stage->model, one_of_each(), START, true);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        top_ui_init(&stage->ui);
+        make_rows(stage, START);
+        press(stage, modes[i], START);
+        struct top_ui before = stage->ui;
+        assert_int_equal(top_ui_key(&stage->ui, &stage->rows, TOP_KEY_OTHER, START), TOP_GO_ON);
+        assert_memory_equal(&stage->ui, &before, sizeof before);
+    }
+}
+
 /* ---- text ------------------------------------------------------------------------------- */
 
 static void text_is_cut_in_its_middle(void **state)
@@ -335,6 +350,7 @@ int main(void)
         staged(what_was_followed_and_ended_is_said),
         staged(filters_by_field_and_by_state),
         staged(keys_make_filters),
+        staged(other_keys_do_nothing),
         cmocka_unit_test(text_is_cut_in_its_middle),
         cmocka_unit_test(spans_are_five_wide),
     };
