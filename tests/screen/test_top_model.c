@@ -265,6 +265,10 @@ static void filters_by_field_and_by_state(void **state)
     assert_int_equal(stage->rows.hidden, 4);
     assert_false(top_filter_read("colour:red", &filter, why));
     assert_non_null(strstr(why, "no field 'colour'"));
+    assert_false(top_filter_read("!state:bogus", &filter, why));
+    assert_string_equal(why, "no state 'bogus', one of stranger orphan ghost unknown leased "
+                             "dispatched free held available");
+    assert_true(top_filter_read("state:d*", &filter, why));
     assert_false(top_filter_read("1 2 3 4 5 6 7 8 9", &filter, why));
 }
 
@@ -278,6 +282,9 @@ static void keys_make_filters(void **state)
     assert_int_equal(stage->rows.count, 1);
     press(stage, "/\025no:field\n", START);
     assert_true(stage->ui.notice[0] != '\0');
+    press(stage, "/\025state:bogus\n", START);
+    assert_non_null(strstr(stage->ui.notice, "no state 'bogus'"));
+    assert_string_equal(stage->ui.filter, "state:free");
     press(stage, "\033", START);
     assert_int_equal(stage->rows.count, 4);
     assert_int_equal(top_ui_key(&stage->ui, &stage->rows, 'q', START), TOP_QUIT);
