@@ -45,7 +45,7 @@ struct batch {
 /* What could not be written is no success, but where a pipe's reader has left. */
 static int flush(struct batch *batch)
 {
-    if (fflush(stdout) == 0)
+    if (fflush(stdout) == 0 && !ferror(stdout)) /* a long frame fails before the flush */
         return EXIT_DONE;
     batch->closed = errno == EPIPE;
     if (!batch->closed)

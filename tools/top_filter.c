@@ -34,6 +34,26 @@ static bool read_field(const char **text, enum top_field *field, char *why)
     return false;
 }
 
+/* A word that no row can have would hide everything and look like an answer. */
+static bool is_state(const char *pattern, char *why)
+{
+    static const char *const others[] = {"held", "available"};
+    bool found = strpbrk(pattern, "*?") != NULL;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        found = found || strcasecmp(pattern, others[i]) == 0;
+    for (int i = 0; i < TOP_STATES; i++)
+        found = found || strcasecmp(pattern, top_state_word((enum top_state)i)) == 0;
+    if (found)
+        return true;
+    int used = snprintf(why, WHY_SIZE, "no state '%.16s', one of", pattern);
+    for (int i = 0; i < TOP_STATES && used < WHY_SIZE; i++)
+        used += snprintf(why + used, (size_t)(WHY_SIZE - used), " %s",
+                         top_state_word((enum top_state)i));
+    if (used < WHY_SIZE)
+        snprintf(why + used, (size_t)(WHY_SIZE - used), " held available");
+    return false;
+}
+
 bool top_filter_read(const char *text, struct top_filter *filter, char *why)
 {
     char copy[TOP_FILTER_TEXT_SIZE];
@@ -53,6 +73,8 @@ bool top_filter_read(const char *text, struct top_filter *filter, char *why)
         bool negated = at[0] == '!' && at[1];
         at += negated;
         if (!read_field(&at, &read.terms[read.count].field, why))
+            return false;
+        if (read.terms[read.count].field == TOP_FIELD_STATE && !is_state(at, why))
             return false;
         read.terms[read.count].negated = negated;
         snprintf(read.terms[read.count++].pattern, TOP_FILTER_TEXT_SIZE, "%s", at);

@@ -27,6 +27,7 @@ struct live {
     struct top_grid grid;
     _Atomic int64_t delay_ms; /* read by the source's thread */
     int64_t drawn_ns;
+    struct top_snapshot waiting; /* the newest that came during a pause; no fleet: none */
     bool news, pressed, over;
 };
 
@@ -94,20 +95,27 @@ static void take_signals(struct live *live, int signal_fd)
     }
 }
 
+static void take(struct live *live, struct top_snapshot *snapshot)
+{
+    /* the first word on an agent that comes back is drawn at once, as is any other change of it */
+    live->news = top_model_take(&live->model, snapshot) || live->news;
+    top_ui_before_rows(&live->ui, host_now_ns());
+    if (!top_rows_make(&live->rows, &live->model, &live->ui.wish, host_now_ns()))
+        live->rows.count = 0; /* rows point into the model */
+}
+
+/* The newest news of a pause are kept: what was shown meanwhile is old when it ends. */
 static void take_news(struct live *live)
 {
     struct top_snapshot snapshot;
     if (!top_source_next(live->source, &snapshot))
         return;
-    if (live->ui.paused_ns) {
-        lease_fleet_free(&snapshot.fleet);
+    if (!live->ui.paused_ns) {
+        take(live, &snapshot);
         return;
     }
-    /* the first word on an agent that comes back is drawn at once, as is any other change of it */
-    live->news = top_model_take(&live->model, &snapshot) || live->news;
-    top_ui_before_rows(&live->ui, host_now_ns());
-    if (!top_rows_make(&live->rows, &live->model, &live->ui.wish, host_now_ns()))
-        live->rows.count = 0; /* rows point into the model */
+    lease_fleet_free(&live->waiting.fleet);
+    live->waiting = snapshot;
 }
 
 /* Readable without a key is the end of the input: without this, a terminal that closed would keep
@@ -126,6 +134,8 @@ static void take_keys(struct live *live)
     int waiting = 0;
     if (!any && (ioctl(STDIN_FILENO, FIONREAD, &waiting) < 0 || waiting == 0))
         live->over = true;
+    if (!live->ui.paused_ns && live->waiting.fleet)
+        take(live, &live->waiting);
     atomic_store(&live->delay_ms, live->ui.delay_ms);
 }
 
@@ -201,6 +211,7 @@ int top_live_run(struct top_source **source, const struct top_options *options, 
         loop(&live, event_fd, signal_fd);
     top_screen_close();
     top_source_close(source); /* before live, which its thread reads */
+    lease_fleet_free(&live.waiting.fleet);
     top_rows_free(&live.rows);
     top_ui_free(&live.ui);
     top_grid_free(&live.grid);

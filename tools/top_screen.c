@@ -164,7 +164,7 @@ static uint32_t translate_mouse(void)
 {
     MEVENT event;
     if (getmouse(&event) != OK || event.y < 0)
-        return TOP_KEY_UP - 1;
+        return TOP_KEY_OTHER;
     if (event.bstate & BUTTON4_PRESSED)
         return TOP_KEY_UP;
     if (event.bstate & BUTTON5_PRESSED)
@@ -185,7 +185,7 @@ static uint32_t translate(wint_t key)
     case KEY_BACKSPACE:
     case KEY_DC: return TOP_KEY_ERASE;
     case KEY_ENTER: return TOP_KEY_ENTER;
-    default: return TOP_KEY_UP - 1; /* none that is in the table */
+    default: return TOP_KEY_OTHER;
     }
 }
 
@@ -193,6 +193,8 @@ uint32_t top_screen_key(void)
 {
     wint_t key;
     int kind = get_wch(&key);
+    while (kind == KEY_CODE_YES && key == KEY_RESIZE) /* resizeterm queued it: nobody pressed it */
+        kind = get_wch(&key);
     if (kind == ERR)
         return 0;
     return kind == KEY_CODE_YES ? translate(key) : (uint32_t)key;

@@ -336,6 +336,8 @@ enum top_answer top_ui_key(struct top_ui *ui, const struct top_rows *rows, uint3
                            int64_t now_ns)
 {
     struct press press = {ui, rows, now_ns};
+    if (key >= TOP_KEY_OTHER)
+        return TOP_GO_ON;
     ui->notice[0] = '\0';
     if (key == CONTROL('c'))
         return TOP_QUIT;

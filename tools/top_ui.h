@@ -18,6 +18,7 @@ enum top_key {
     TOP_KEY_ERASE,
     TOP_KEY_ENTER,
     TOP_KEY_CLICK = 0x120000, /* and the line's number added to it */
+    TOP_KEY_OTHER = 0x200000, /* pressed, and none of these: nothing comes of it */
 };
 
 enum top_mode { TOP_MODE_LIST = 0, TOP_MODE_FILTER, TOP_MODE_SORT, TOP_MODE_HELP };

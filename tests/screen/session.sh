@@ -102,6 +102,8 @@ batch 0 -b -n 1 -F state:free
 batch 75 -b -n 1 -F state:orphan
 batch 64 -F nosuch:field
 grep -q '^leasetop: -F: no field' "$work/err" || broken "no line about the field"
+batch 64 -F state:bogus
+grep -q '^leasetop: -F: no state .bogus., one of .*free' "$work/err" || broken "no line about the state"
 batch 64 --nonsense
 batch 64 -d 0.01
 batch 0
@@ -112,6 +114,13 @@ batch 0 -b -n 1
 ! LC_ALL=C grep -q '[[:cntrl:]]' "$work/out" || broken "control characters: $(cat -v "$work/out")"
 "$bin/leasetop" -b -n 1 >&- 2>"$work/err"
 [ $? = 70 ] || broken "closed output: $(cat "$work/err")"
+many=()
+for i in {1..40}; do many+=(--provider "many-$i=static:2"); done
+for mode in -b -j; do
+    timeout 20 "$bin/leasetop" $mode -d 0.2 "${many[@]}" >/dev/full 2>"$work/err"
+    [ $? = 70 ] || broken "full output with $mode: $(cat "$work/err")"
+    [ "$(wc -l <"$work/err")" = 1 ] || broken "one line about a full output: $(cat "$work/err")"
+done
 "$bin/leasetop" -b -d 0.2 | head -1 >"$work/out"
 [ "${PIPESTATUS[0]}" = 0 ] || broken "a reader that leaves is no error"
 

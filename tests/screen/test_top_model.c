@@ -265,6 +265,10 @@ static void filters_by_field_and_by_state(void **state)
     assert_int_equal(stage->rows.hidden, 4);
     assert_false(top_filter_read("colour:red", &filter, why));
     assert_non_null(strstr(why, "no field 'colour'"));
+    assert_false(top_filter_read("!state:bogus", &filter, why));
+    assert_string_equal(why, "no state 'bogus', one of stranger orphan ghost unknown leased "
+                             "dispatched free held available");
+    assert_true(top_filter_read("state:d*", &filter, why));
     assert_false(top_filter_read("1 2 3 4 5 6 7 8 9", &filter, why));
 }
 
@@ -278,9 +282,27 @@ static void keys_make_filters(void **state)
     assert_int_equal(stage->rows.count, 1);
     press(stage, "/\025no:field\n", START);
     assert_true(stage->ui.notice[0] != '\0');
+    press(stage, "/\025state:bogus\n", START);
+    assert_non_null(strstr(stage->ui.notice, "no state 'bogus'"));
+    assert_string_equal(stage->ui.filter, "state:free");
     press(stage, "\033", START);
     assert_int_equal(stage->rows.count, 4);
     assert_int_equal(top_ui_key(&stage->ui, &stage->rows, 'q', START), TOP_QUIT);
+}
+
+static void other_keys_do_nothing(void **state)
+{
+    static const char *const modes[] = {"", "?", "s", "/stat"};
+    struct stage *stage = *state;
+    fleet_show(&stage->model, one_of_each(), START, true);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        top_ui_init(&stage->ui);
+        make_rows(stage, START);
+        press(stage, modes[i], START);
+        struct top_ui before = stage->ui;
+        assert_int_equal(top_ui_key(&stage->ui, &stage->rows, TOP_KEY_OTHER, START), TOP_GO_ON);
+        assert_memory_equal(&stage->ui, &before, sizeof before);
+    }
 }
 
 /* ---- text ------------------------------------------------------------------------------- */
@@ -335,6 +357,7 @@ int main(void)
         staged(what_was_followed_and_ended_is_said),
         staged(filters_by_field_and_by_state),
         staged(keys_make_filters),
+        staged(other_keys_do_nothing),
         cmocka_unit_test(text_is_cut_in_its_middle),
         cmocka_unit_test(spans_are_five_wide),
     };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/lib/check.h"
 #include "tests/screen/fleet.h"
@@ -22,6 +23,7 @@ __attribute__((visibility("default"))) const char *__lsan_default_suppressions(v
 
 struct stage {
     FILE *out, *in;
+    int keys; /* what is written here is typed */
     struct top_model model;
     struct top_rows rows;
     struct top_ui ui;
@@ -35,7 +37,10 @@ static int set_up(void **state)
     char why[256] = "";
     memset(&stage, 0, sizeof stage);
     stage.out = tmpfile();
-    stage.in = fopen("/dev/null", "r");
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    stage.in = fdopen(ends[0], "r");
+    stage.keys = ends[1];
     assert_non_null(stage.out);
     assert_non_null(stage.in);
     if (!top_screen_open("xterm-256color", stage.out, stage.in, true, why, sizeof why))
@@ -58,6 +63,7 @@ static int tear_down(void **state)
     top_model_free(&stage->model);
     fclose(stage->out);
     fclose(stage->in);
+    close(stage->keys);
     return 0;
 }
 
@@ -136,6 +142,35 @@ static void survives_every_resize(void **state)
     }
 }
 
+static void type(const struct stage *stage, const char *keys)
+{
+    assert_int_equal(write(stage->keys, keys, strlen(keys)), strlen(keys));
+}
+
+static void a_resize_is_no_key(void **state)
+{
+    struct stage *stage = *state;
+    show(stage, "12:04:31");
+    top_screen_pretend(100, 30);
+    show(stage, "12:04:31");
+    assert_int_equal(top_screen_key(), 0);
+    top_screen_pretend(90, 20);
+    show(stage, "12:04:31");
+    type(stage, "q");
+    assert_int_equal(top_screen_key(), 'q');
+    assert_int_equal(top_screen_key(), 0);
+}
+
+static void a_special_key_is_one_key(void **state)
+{
+    struct stage *stage = *state;
+    type(stage, "\033OA\033OD\033[15~x"); /* Up, Left, F5 */
+    assert_int_equal(top_screen_key(), TOP_KEY_UP);
+    assert_int_equal(top_screen_key(), TOP_KEY_OTHER);
+    assert_int_equal(top_screen_key(), TOP_KEY_OTHER);
+    assert_int_equal(top_screen_key(), 'x');
+}
+
 static void names_what_it_cannot_use(void **state)
 {
     char why[256] = "";
@@ -160,6 +195,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_digit_is_cheap, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_frame_without_colour_says_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(survives_every_resize, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_resize_is_no_key, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_special_key_is_one_key, set_up, tear_down),
         cmocka_unit_test(names_what_it_cannot_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
