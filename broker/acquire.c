@@ -107,6 +107,7 @@ static void acquire_or_wait(struct step *step, const struct request *request)
         struct answer *answer = step_reply(step, ANSWER_NO, step_reason(obstacle));
         step_explain(step, answer, &tally, UINT64_MAX, request->slot);
         step_remember(step, request);
+        step_note_refusal(step, request, step_reason(obstacle));
         return;
     }
     if (obstacle != OBSTACLE_NONE && book->count[RECORD_WAITING] >= BOOK_WAITERS_MAX) {

@@ -33,6 +33,22 @@ void step_note(struct step *step, enum note_kind kind, const struct record *reco
     memcpy(note->label, record ? record->holder.label : "", record ? LABEL_SIZE : 1);
 }
 
+/* Contenders are refused thousands of times a second: the log is for people. */
+void step_note_refusal(struct step *step, const struct request *request, enum reason reason)
+{
+    struct broker *broker = step->broker;
+    bool lately =
+        broker->refusal_noted_ns != 0 && step->now - broker->refusal_noted_ns < NS_PER_SEC;
+    if (lately || step->effects->note_count == NOTES_MAX)
+        return;
+    broker->refusal_noted_ns = step->now;
+    step_note(step, NOTE_REFUSED, NULL, reason, 0);
+    struct note *note = &step->effects->notes[step->effects->note_count - 1];
+    note->pid = request->holder.pid;
+    memcpy(note->host, request->holder.host, sizeof note->host);
+    memcpy(note->label, request->holder.label, sizeof note->label);
+}
+
 static enum note_kind note_of(enum record_end end)
 {
     switch (end) {

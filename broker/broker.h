@@ -180,6 +180,7 @@ struct broker {
     struct book *book;
     struct refusals *refusals; /* NULL: none are kept, every request is a first one */
     ns_t now;                  /* the latest seen */
+    ns_t refusal_noted_ns;     /* when a refused acquire was noted last, 0 never */
 };
 
 void broker_init(struct broker *broker, struct book *book, struct refusals *refusals);

@@ -54,6 +54,8 @@ void queue_dispatch(struct step *step, struct record *record, uint32_t ttl_ms);
 /* broker.c */
 void step_note(struct step *step, enum note_kind kind, const struct record *record,
                enum reason reason, int32_t value);
+/* A refused acquire, which left no record: for the log, but not more than one a second. */
+void step_note_refusal(struct step *step, const struct request *request, enum reason reason);
 void step_end(struct step *step, struct record *record, enum record_end end);
 void step_want_reading(struct step *step);
 enum reason step_reason(enum obstacle obstacle);

@@ -169,7 +169,9 @@ static void check_providers(struct doctor *doctor)
     for (size_t i = 0; i < doctor->provider_count; i++)
         doctor_check_provider(doctor, &doctor->providers[i]);
     if (doctor->provider_count == 0)
-        doctor_wrong(doctor, "providers", "lease init", "none is declared");
+        doctor_wrong(doctor, "providers",
+                     "add one to the configuration, or let `lease init` write a first one",
+                     "none is declared");
 }
 
 static int finish(struct doctor *doctor)

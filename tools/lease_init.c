@@ -139,6 +139,7 @@ int command_init(struct cli *cli)
         say("%s cannot be written: %s", path, strerror(failed));
         return EXIT_INTERNAL;
     }
-    printf("%s: %u %s found\n", path, found, found == 1 ? "server" : "servers");
+    printf("%s: %u %s found%s\n", path, found, found == 1 ? "server" : "servers",
+           found == 0 ? ", add your providers to it" : "");
     return EXIT_DONE;
 }

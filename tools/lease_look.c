@@ -144,8 +144,8 @@ static void print_views(const struct lease_fleet *fleet, const char *provider)
     text_table_begin(&table, heads, 11);
     for (uint32_t i = 0; i < fleet->provider_count; i++)
         add_view(&table, &fleet->providers[i]);
-    text_table_print(&table, "no providers: `lease init` looks for servers and writes a first "
-                             "configuration");
+    text_table_print(&table, "no providers: add one to the configuration, or let `lease init` "
+                             "write a first one");
 }
 
 int command_fleet(struct cli *cli)

@@ -151,8 +151,8 @@ void top_batch_text(const struct top_frame *frame, FILE *out)
     else
         print_line(frame, out, TOP_PLAIN,
                    model->provider_count == 0
-                       ? "no providers: `lease init` looks for servers and writes a first "
-                         "configuration"
+                       ? "no providers: add one to the configuration, or let `lease init` "
+                         "write a first one"
                        : "nothing passes the filter");
     if (frame->number > 0)
         fputc('\n', out);

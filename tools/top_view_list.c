@@ -170,8 +170,8 @@ static void draw_empty(const struct top_scene *scene, struct top_grid *grid, int
     const char *text = !scene->model->fleet ? "reading the books of this host"
                        : scene->rows->hidden
                            ? "nothing passes the filter (Esc clears it)"
-                           : "no providers: `lease init` looks for servers and writes a first "
-                             "configuration";
+                           : "no providers: add one to the configuration, or let `lease init` "
+                             "write a first one";
     top_put(grid, y, 1, grid->width, TOP_PLAIN, text);
 }
 

@@ -43,7 +43,7 @@ find_package(Leasehold 0.1 REQUIRED)
 add_executable(example example.c)
 target_link_libraries(example PRIVATE Leasehold::lease)
 EOF
-"$cmake" -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$1" \
+"$cmake" -G Ninja -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$1" \
     -DCMAKE_C_FLAGS="${*:2}" >"$work/cmake.log"
 "$cmake" --build "$work/build" >>"$work/cmake.log" || { cat "$work/cmake.log"; exit 1; }
 
