@@ -155,7 +155,7 @@ until [ -s "$work/before" ]; do sleep 0.01; done
 type_line "$bin/leasetop"
 until_shown LIVE
 until_shown 'D dispatched worker@'
-until_shown 'l leased     evil?[31m'
+until_shown 'l leased     evil?['
 until_shown 'free now : z4 2 of 4'
 screen | grep -q 'z4 Dl\.\.' || broken "the strip: $(screen)"
 
@@ -168,6 +168,12 @@ mux send-keys p && until_shown PAUSED && mux send-keys p && until_gone PAUSED
 mux send-keys s && until_shown 'sort by:' && mux send-keys p && until_shown 'sort provider'
 mux send-keys j && until_shown 'order kept' && mux send-keys Escape
 
+# a resize is no key: neither in the filter nor on the help page
+mux send-keys / && until_shown 'filter: ' && mux resize-window -x 120 -y 30 && until_shown 'REACH'
+mux send-keys Left state:free && until_shown 'filter: state:free' && mux send-keys Escape
+until_gone 'filter: state'
+mux send-keys '?' && until_shown 'No key changes' && mux resize-window -x 100 -y 30
+mux send-keys x && until_gone 'No key changes' && until_shown HOLDER
 mux resize-window -x 120 -y 30 && until_shown 'REACH'
 mux resize-window -x 40 -y 10 && until_gone REACH && until_shown LIVE
 mux resize-window -x 20 -y 3 && until_shown '2. 1l 1D'
