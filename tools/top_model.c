@@ -63,6 +63,21 @@ bool top_has_lapsed(const struct lease_entry *entry, const struct top_provider *
     return provider->standing >= TOP_STALE || entry->left_ms < -LAPSED_MS;
 }
 
+bool top_is_unwell(const struct top_provider *provider)
+{
+    static const char *const well[] = {"", "ok", "busy", "unknown"};
+    for (size_t i = 0; i < sizeof well / sizeof well[0]; i++)
+        if (strcmp(provider->view->health, well[i]) == 0)
+            return false;
+    return true;
+}
+
+bool top_is_ghost(const struct lease_entry *entry, const struct top_provider *provider)
+{
+    return entry->idle_ms >= 0 && provider->view->in_flight >= 0 &&
+           strcmp(entry->state, "held") != 0;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static struct top_memory *remember(struct top_model *model, const struct lease_view *view)
@@ -185,13 +200,14 @@ static void make_unknown(const struct lease_fleet *fleet, struct lease_view *vie
     view->work_count = kept;
 }
 
-static void say_was(const struct top_memory *memory, char *text, size_t size)
+/* What stands by the book is not said twice. */
+static void say_was(const struct top_memory *memory, bool by_book, char *text, size_t size)
 {
     static const enum top_state told[] = {TOP_DISPATCHED, TOP_GHOST,    TOP_ORPHAN,
                                           TOP_LEASED,     TOP_STRANGER, TOP_FREE};
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < sizeof told / sizeof told[0] && used < size; i++)
+    for (size_t i = by_book ? 4 : 0; i < sizeof told / sizeof told[0] && used < size; i++)
         if (memory->known_ns && memory->known[told[i]] > 0)
             used += (size_t)snprintf(text + used, size - used, "%s%u %c %s", used ? ", " : "was ",
                                      memory->known[told[i]], top_state_glyph(told[i]),
@@ -203,15 +219,13 @@ static void say_why(struct top_provider *provider)
     const struct lease_view *view = provider->view;
     char was[TOP_WHY_SIZE / 2] = "", raw[TOP_WHY_SIZE];
     if (provider->memory)
-        say_was(provider->memory, was, sizeof was);
-    bool is_well = strcmp(view->health, "ok") == 0 || strcmp(view->health, "unknown") == 0 ||
-                   view->health[0] == '\0';
+        say_was(provider->memory, provider->standing == TOP_BY_BOOK, was, sizeof was);
     bool is_told = strcmp(view->signal, "exact") == 0;
     if (provider->standing == TOP_BY_BOOK || provider->standing >= TOP_STALE)
         snprintf(raw, sizeof raw, "%s", was[0] ? was : "not heard of since we look");
     else if (provider->standing == TOP_CONFLICT)
         snprintf(raw, sizeof raw, "two hosts say that it is theirs");
-    else if (!is_well)
+    else if (top_is_unwell(provider))
         snprintf(raw, sizeof raw, "%s%s%s", view->health, view->detail[0] ? ": " : "",
                  view->detail);
     else if (view->available >= 0 && !is_told)
@@ -240,7 +254,7 @@ static void count_leases(struct top_provider *provider, const struct lease_fleet
     for (uint32_t i = 0; i < view->lease_count; i++) {
         const struct lease_entry *entry = &fleet->leases[view->first_lease + i];
         enum top_state state = strcmp(entry->state, "held") == 0 ? TOP_LEASED : TOP_DISPATCHED;
-        if (entry->idle_ms >= 0 && state == TOP_DISPATCHED)
+        if (top_is_ghost(entry, provider))
             state = TOP_GHOST;
         counts[top_has_lapsed(entry, provider) ? TOP_UNKNOWN : state] += clamp_units(entry->units);
     }
@@ -287,6 +301,8 @@ static void add_totals(struct top_totals *totals, const struct top_provider *pro
     totals->waiting += clamp_units(provider->view->waiting);
     totals->providers++;
     totals->standing[provider->standing]++;
+    if (provider->standing == TOP_LIVE && strcmp(provider->view->health, "down") == 0)
+        totals->down++;
     if (provider->view->available > 0)
         totals->available += provider->view->available;
 }

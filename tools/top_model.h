@@ -79,6 +79,7 @@ struct top_totals {
     uint32_t counts[TOP_STATES];
     uint32_t slots, over, waiting;
     uint32_t providers, standing[TOP_STANDINGS];
+    uint32_t down;     /* of the live ones: their server does not answer */
     int64_t available; /* of those that tell it */
 };
 
@@ -118,6 +119,12 @@ int64_t top_model_age_ms(const struct top_model *model, int64_t now_ns);
 
 /* The lease should have ended, and no word of that came. */
 bool top_has_lapsed(const struct lease_entry *entry, const struct top_provider *provider);
+
+/* Its server says something else than that it is well, or nothing at all. */
+bool top_is_unwell(const struct top_provider *provider);
+
+/* A dispatched lease without work in the server: claimed only by a reading that counts work. */
+bool top_is_ghost(const struct lease_entry *entry, const struct top_provider *provider);
 
 /* "free", and '.': a word and a character for each state. */
 const char *top_state_word(enum top_state state);

@@ -96,27 +96,43 @@ static void offer(struct maker *maker, const struct top_row *row)
 
 /* ---- the rows of a provider ------------------------------------------------------------------ */
 
-static void name_holder(const struct lease_entry *lease, char *text, size_t size)
+/* Cleans a part of the text about who it is, and answers how long all of it is now. */
+static uint16_t add_part(struct top_row *row, const char *part)
 {
-    snprintf(text, size, "%s%s%s", lease->label[0] ? lease->label : "-", lease->host[0] ? "@" : "",
-             lease->host);
+    size_t used = strlen(row->who);
+    top_text_clean(row->who + used, sizeof row->who - used, part);
+    return (uint16_t)strlen(row->who);
+}
+
+/* BEFORE LABEL@HOST AFTER, and where each part begins. */
+static void say_parts(struct top_row *row, const char *before, const char *label, const char *host,
+                      const char *after)
+{
+    char at_host[LEASE_NAME_SIZE + 2] = "";
+    if (host[0])
+        snprintf(at_host, sizeof at_host, "@%s", host);
+    row->label_at = add_part(row, before);
+    row->host_at = add_part(row, label[0] ? label : "-");
+    row->after_at = add_part(row, at_host);
+    add_part(row, after);
 }
 
 static void say_holder(struct top_row *row, const struct lease_entry *lease, int64_t older_ms)
 {
-    char raw[TOP_WHO_SIZE], holder[LEASE_LABEL_SIZE + LEASE_NAME_SIZE + 2], idle[TOP_SPAN_SIZE];
-    name_holder(lease, holder, sizeof holder);
-    bool by_time = row->has_was && lease->left_ms - older_ms < 0;
+    char before[16] = "", after[64] = "", idle[TOP_SPAN_SIZE];
     if (row->has_was)
-        snprintf(raw, sizeof raw, "was %c %s%s", top_state_glyph(row->was), holder,
-                 by_time ? " (lapsed?)" : "");
-    else if (row->state == TOP_GHOST) {
+        snprintf(before, sizeof before, "was %c ", top_state_glyph(row->was));
+    if (row->has_was && lease->left_ms - older_ms < 0) {
+        snprintf(after, sizeof after, " (lapsed?)");
+    } else if (row->state == TOP_GHOST) {
         top_text_span(idle, lease->idle_ms + older_ms);
-        snprintf(raw, sizeof raw, "%s, idle %s", holder, idle);
-    } else
-        snprintf(raw, sizeof raw, "%s%s", holder,
-                 row->provider->standing == TOP_BY_BOOK ? " (by the book)" : "");
-    top_text_clean(row->who, sizeof row->who, raw);
+        snprintf(after, sizeof after, ", idle %s", idle);
+    } else if (row->provider->standing == TOP_BY_BOOK) {
+        snprintf(after, sizeof after, " (by the book)");
+    } else if (top_is_unwell(row->provider) && row->provider->standing < TOP_STALE) {
+        snprintf(after, sizeof after, " (%.20s)", row->provider->view->health);
+    }
+    say_parts(row, before, lease->label, lease->host, after);
 }
 
 static void make_lease(struct maker *maker, const struct lease_entry *lease)
@@ -126,7 +142,9 @@ static void make_lease(struct maker *maker, const struct lease_entry *lease)
         return;
     bool held = strcmp(lease->state, "held") == 0;
     row->lease = lease;
-    row->state = held ? TOP_LEASED : lease->idle_ms >= 0 ? TOP_GHOST : TOP_DISPATCHED;
+    row->state = held                                   ? TOP_LEASED
+                 : top_is_ghost(lease, maker->provider) ? TOP_GHOST
+                                                        : TOP_DISPATCHED;
     row->units = lease->units;
     row->slot = lease->slot;
     row->identity = identity_of(maker->provider, lease->id, 0);
@@ -147,7 +165,6 @@ static void make_lease(struct maker *maker, const struct lease_entry *lease)
 static void make_work(struct maker *maker, const struct lease_work *work)
 {
     struct top_row *row = new_row(maker);
-    char raw[TOP_WHO_SIZE];
     if (!row)
         return;
     row->state = TOP_ORPHAN;
@@ -157,10 +174,7 @@ static void make_work(struct maker *maker, const struct lease_work *work)
     char number[32];
     snprintf(number, sizeof number, "orphan of %u", work->was_pid);
     row->identity = identity_of(maker->provider, number, 0);
-    snprintf(raw, sizeof raw, "was %s%s%s, holder ended",
-             work->was_label[0] ? work->was_label : "-", work->was_host[0] ? "@" : "",
-             work->was_host);
-    top_text_clean(row->who, sizeof row->who, raw);
+    say_parts(row, "was ", work->was_label, work->was_host, ", holder ended");
     offer(maker, row);
 }
 
@@ -256,11 +270,22 @@ static int by_wish(const struct top_row *a, const struct top_row *b, enum top_so
     }
 }
 
+/* Whichever way round: what has no such time comes last. */
+static int by_having(const struct top_row *a, const struct top_row *b, enum top_sort sort)
+{
+    if (sort == TOP_BY_LEFT)
+        return compare(a->left_ms < 0, b->left_ms < 0);
+    return sort == TOP_BY_HELD ? compare(a->held_ms < 0, b->held_ms < 0) : 0;
+}
+
 static int in_order(const void *left, const void *right, void *arg)
 {
     const struct top_row *a = left, *b = right;
     const struct top_wish *wish = arg;
-    int order = by_wish(a, b, wish->sort);
+    int order = by_having(a, b, wish->sort);
+    if (order != 0)
+        return order;
+    order = by_wish(a, b, wish->sort);
     if (order == 0)
         order = strcasecmp(a->provider->name, b->provider->name);
     if (order == 0)

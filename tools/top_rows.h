@@ -23,6 +23,8 @@ struct top_row {
     uint64_t identity;
     int64_t left_ms, held_ms, age_ms;
     char who[TOP_WHO_SIZE]; /* clean */
+    /* where in it a holder's label, its @host, and what is said of it begin; 0s: it names none */
+    uint16_t label_at, host_at, after_at;
 };
 
 struct top_rows {

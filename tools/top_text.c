@@ -129,7 +129,7 @@ void top_text_cut(char *to, size_t size, const char *text, int width)
     }
     size_t used = 0;
     const char *at = text;
-    for (int left = width / 2; width > 0;) {
+    for (int left = (width - 1) / 2; width > 0;) {
         const char *before = at;
         uint32_t c = top_text_next(&at);
         left -= top_text_columns(c);

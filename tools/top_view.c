@@ -124,15 +124,21 @@ static const struct top_row *row_at_cursor(const struct top_scene *scene)
     return &scene->rows->rows[at];
 }
 
-static void detail_of_lease(struct top_grid *grid, int y, const struct top_row *row)
+static void detail_of_lease(struct top_grid *grid, int y, const struct top_row *row,
+                            int64_t older_ms)
 {
+    char ill[LEASE_LABEL_SIZE + 32] = "", raw[LEASE_LABEL_SIZE + 32];
+    const struct lease_view *view = row->provider->view;
     const struct lease_entry *lease = row->lease;
     char id[LEASE_ID_SIZE], left[TOP_SPAN_SIZE], taken[TOP_SPAN_SIZE];
     top_text_clean(id, sizeof id, lease->id);
     top_text_span(left, row->left_ms);
-    top_text_span(taken, lease->age_ms);
-    top_putf(grid, y, 1, grid->width, TOP_PLAIN, "%s %c  %s  pid %u  taken %s ago  %s %s  %s  %s",
-             row->provider->name, top_state_glyph(row->state), row->who, lease->pid, taken,
+    top_text_span(taken, lease->age_ms + older_ms);
+    snprintf(raw, sizeof raw, "%s%s%s  ", view->health, view->detail[0] ? ": " : "", view->detail);
+    if (top_is_unwell(row->provider))
+        top_text_clean(ill, sizeof ill, raw);
+    top_putf(grid, y, 1, grid->width, TOP_PLAIN, "%s %c  %s  %spid %u  taken %s ago  %s %s  %s  %s",
+             row->provider->name, top_state_glyph(row->state), row->who, ill, lease->pid, taken,
              row->left_ms < 0 ? "end" : "ends in", row->left_ms < 0 ? "unknown" : left, id,
              lease_reach_name(lease->reach));
 }
@@ -158,7 +164,7 @@ static void draw_detail(const struct top_scene *scene, struct top_grid *grid, in
     if (scene->ui->is_gone)
         top_put(grid, y, 1, grid->width, TOP_BOLD, "what was followed has ended (Esc lets go)");
     else if (row && row->lease)
-        detail_of_lease(grid, y, row);
+        detail_of_lease(grid, y, row, top_model_age_ms(scene->model, scene->now_ns));
     else if (row)
         detail_of_provider(grid, y, row);
 }
@@ -168,9 +174,9 @@ static void draw_history(const struct top_scene *scene, struct top_grid *grid, i
     const struct top_row *row = row_at_cursor(scene);
     if (!row || !row->provider->memory)
         return;
-    int x =
-        top_putf(grid, y, 1, grid->width, TOP_FAINT, "%s  last %d min of %u slots [",
-                 row->provider->name, TOP_HISTORY * TOP_HISTORY_MS / 60000, row->provider->slots);
+    int x = top_putf(grid, y, 1, grid->width, TOP_FAINT, "%s  last %d min of %u slot%s [",
+                     row->provider->name, TOP_HISTORY * TOP_HISTORY_MS / 60000,
+                     row->provider->slots, row->provider->slots == 1 ? "" : "s");
     const char *history = row->provider->memory->history;
     int length = (int)strlen(history), room = grid->width - x - 3;
     if (length > room)

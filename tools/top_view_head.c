@@ -87,7 +87,7 @@ static void say_hold(const struct top_scene *scene, char *text, size_t size)
     const struct top_ui *ui = scene->ui;
     text[0] = '\0';
     if (ui->wish.held && ui->hold_until_ns > scene->now_ns)
-        snprintf(text, size, "sort held %llds",
+        snprintf(text, size, "order kept %llds",
                  (long long)((ui->hold_until_ns - scene->now_ns) / NS_A_MS + 999) / 1000);
     else
         snprintf(text, size, "sort %s%s", top_sort_name(ui->wish.sort),
@@ -127,40 +127,79 @@ void top_counts_text(const struct top_totals *totals, char *text, size_t size)
                                  totals->counts[shown_order[i]], top_state_glyph(shown_order[i]));
 }
 
-/* The first of those that stand so, by name, and how long nothing was heard of it. */
+/* Of those that do not stand well, the first by name, and how long nothing was heard of it. */
 static int put_first(const struct top_scene *scene, struct top_grid *grid, int y, int x,
                      enum top_standing standing)
 {
     const struct top_model *model = scene->model;
-    char heard[TOP_SPAN_SIZE];
+    char heard[TOP_SPAN_SIZE], text[TOP_PROVIDER_SIZE + 64];
     uint32_t i = 0;
     while (model->providers[i].standing != standing)
         i++;
     const struct top_provider *first = &model->providers[i];
     top_text_seconds(heard, first->view->heard_ms + top_model_age_ms(model, scene->now_ns));
     bool silent = standing >= TOP_STALE;
-    return top_putf(grid, y, x, grid->width, TOP_DOUBT, "(%s%s%s%s) ", first->name,
-                    model->totals.standing[standing] > 1 ? "..." : "", silent ? ", silent " : "",
-                    silent ? heard : "");
+    snprintf(text, sizeof text, " (%s: %s%s%s%s)", top_standing_word(standing), first->name,
+             model->totals.standing[standing] > 1 ? "..." : "", silent ? ", silent " : "",
+             silent ? heard : "");
+    if (x + top_text_width(text) >= grid->width) /* half a name is none, and the list has it */
+        return grid->width;
+    return top_put(grid, y, x, grid->width, TOP_DOUBT, text);
+}
+
+static const enum top_standing standing_order[] = {TOP_LIVE,     TOP_BY_BOOK, TOP_LOST,
+                                                   TOP_CONFLICT, TOP_STALE,   TOP_UNOWNED};
+#define ORDERED (sizeof standing_order / sizeof standing_order[0])
+
+/* Counts that add up come before everything else: where they would be cut, what is not live is one
+ * count. */
+static int put_standings(const struct top_totals *totals, struct top_grid *grid, int y, int x)
+{
+    char text[256], down[32] = "";
+    size_t used = 0;
+    int end = grid->width;
+    uint32_t live = totals->standing[TOP_LIVE];
+    if (totals->down)
+        snprintf(down, sizeof down, " (%u down)", totals->down);
+    for (size_t i = 1; i < ORDERED; i++)
+        if (totals->standing[standing_order[i]] && used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, "  %u %s",
+                                     totals->standing[standing_order[i]],
+                                     top_standing_word(standing_order[i]));
+    x = top_putf(grid, y, x, end, TOP_PLAIN, " %u live", live);
+    x = top_put(grid, y, x, end, TOP_DOUBT, down);
+    if (used > 0 && x + (int)used < end)
+        x = top_put(grid, y, x, end, TOP_DOUBT, text);
+    else if (used > 0)
+        x = top_putf(grid, y, x, end, TOP_DOUBT, "  %u not", totals->providers - live);
+    return x;
+}
+
+/* In as many words as there is room for. Readings that others made after the loss are good. */
+static int put_loss(const struct top_scene *scene, struct top_grid *grid, int y, int x)
+{
+    static const char *const shorter[] = {"  only fresh readings count", "  fresh readings only"};
+    const struct top_model *model = scene->model;
+    char silent[TOP_SPAN_SIZE], text[80];
+    top_text_seconds(silent, model->silent_ms + top_model_age_ms(model, scene->now_ns));
+    snprintf(text, sizeof text, "  agent lost %s:%s", silent, shorter[0] + 1);
+    for (size_t i = 0; i < 2 && x + top_text_width(text) >= grid->width; i++)
+        snprintf(text, sizeof text, "%s", shorter[i]);
+    return top_put(grid, y, x, grid->width, TOP_ALARM, text);
 }
 
 static void draw_providers(const struct top_scene *scene, struct top_grid *grid, int y)
 {
-    static const enum top_standing order[] = {TOP_LIVE,     TOP_BY_BOOK, TOP_LOST,
-                                              TOP_CONFLICT, TOP_STALE,   TOP_UNOWNED};
-    const struct top_totals *totals = &scene->model->totals;
+    const struct top_model *model = scene->model;
+    const struct top_totals *totals = &model->totals;
     int end = grid->width;
     int x = top_putf(grid, y, 0, end, TOP_PLAIN, "providers %u :", totals->providers);
-    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-        if (totals->standing[order[i]] == 0)
-            continue;
-        x = top_putf(grid, y, x, end, order[i] == TOP_LIVE ? TOP_PLAIN : TOP_DOUBT, " %u %s ",
-                     totals->standing[order[i]], top_standing_word(order[i]));
-        if (order[i] > TOP_BY_BOOK)
-            x = put_first(scene, grid, y, x, order[i]);
-    }
-    if (scene->model->agent == TOP_AGENT_LOST)
-        top_put(grid, y, x, end, TOP_ALARM, " leases stand by the book, the rest is unknown");
+    x = put_standings(totals, grid, y, x);
+    if (model->agent == TOP_AGENT_LOST)
+        x = put_loss(scene, grid, y, x);
+    for (size_t i = 0; i < ORDERED && x < end; i++)
+        if (standing_order[i] > TOP_BY_BOOK && totals->standing[standing_order[i]] > 0)
+            x = put_first(scene, grid, y, x, standing_order[i]);
 }
 
 static int words_width(const struct top_totals *totals)

@@ -29,9 +29,12 @@ static const struct {
     [COLUMN_PROVIDER] = {"PROVIDER", false, 0, 0}, [COLUMN_SLOT] = {"SLOT", true, 4, 0},
     [COLUMN_STATE] = {"STATE", false, 12, 0},      [COLUMN_HOLDER] = {"HOLDER", false, 0, 0},
     [COLUMN_PID] = {"PID", true, 7, 100},          [COLUMN_LEFT] = {"LEFT", true, 5, 0},
-    [COLUMN_HELD] = {"HELD", true, 5, 68},         [COLUMN_READ] = {"READ", false, 12, 58},
+    [COLUMN_HELD] = {"HELD", true, 5, 72},         [COLUMN_READ] = {"READ", false, 12, 80},
     [COLUMN_REACH] = {"REACH", false, 7, 116},     [COLUMN_EPOCH] = {"EPOCH", true, 10, 132},
 };
+
+#define NARROW      64 /* below it names are what there is room for */
+#define VERY_NARROW 52 /* below it states are said in four letters too */
 
 /* By the width alone, so that no column grows or moves while it runs. */
 static void lay_out(int width, int *widths)
@@ -41,12 +44,11 @@ static void lay_out(int width, int *widths)
         widths[i] = width >= columns[i].from ? columns[i].width : -1;
         used += widths[i] >= 0 ? widths[i] + 1 : 0;
     }
-    if (width < 58) {
-        widths[COLUMN_STATE] -= 2;
-        used -= 2;
-    }
+    int spared = width < VERY_NARROW ? 6 : width < NARROW ? 2 : 0;
+    widths[COLUMN_STATE] -= spared;
+    used -= spared;
     int room = width - 1 - used; /* for the provider and the holder */
-    int provider = width < 58 ? 8 : width < 100 ? 14 : width < 160 ? 20 : 28;
+    int provider = width < NARROW ? 8 : width < 100 ? 14 : width < 160 ? 20 : 28;
     widths[COLUMN_PROVIDER] = provider;
     widths[COLUMN_HOLDER] = room - provider > 1 ? room - provider : 1;
 }
@@ -71,6 +73,8 @@ static void say_read(const struct top_row *row, char *text, size_t size)
         snprintf(text, size, "static");
     else if (row->age_ms < 0)
         snprintf(text, size, "never");
+    else if (top_is_unwell(row->provider))
+        snprintf(text, size, "%.8s %s", row->provider->view->health, age);
     else
         snprintf(text, size, "%.8s %s", signal[0] ? signal : "none", age);
 }
@@ -121,6 +125,32 @@ static void draw_heading(struct top_grid *grid, int y, const int *widths)
     }
 }
 
+static void copy_part(char *to, size_t size, const char *from, size_t length)
+{
+    snprintf(to, size, "%.*s", (int)(length < size ? length : size - 1), from);
+}
+
+/* Holders are told apart by the ends of their labels, then by those of their hosts. What is said of
+ * them gives way first, then what is said before them, then the host but for a third. */
+static void fit_holder(const struct top_row *row, char *to, size_t size, int width)
+{
+    char label[TOP_WHO_SIZE], host[TOP_WHO_SIZE], cut_host[TOP_WHO_SIZE], cut[TOP_WHO_SIZE];
+    copy_part(to, size, row->who, strlen(row->who));
+    if (top_text_width(to) <= width)
+        return;
+    copy_part(to, size, row->who, row->after_at);
+    if (top_text_width(to) <= width)
+        return;
+    int before = width >= 16 ? (int)row->label_at : 0; /* ours, and ASCII */
+    copy_part(label, sizeof label, row->who + row->label_at,
+              (size_t)(row->host_at - row->label_at));
+    copy_part(host, sizeof host, row->who + row->host_at, (size_t)(row->after_at - row->host_at));
+    int room = width - before, spare = room - top_text_width(label);
+    top_text_cut(cut_host, sizeof cut_host, host, spare > room / 3 ? spare : room / 3);
+    top_text_cut(cut, sizeof cut, label, room - top_text_width(cut_host));
+    snprintf(to, size, "%.*s%s%s", before, row->who, cut, cut_host);
+}
+
 static void draw_row(struct top_grid *grid, int y, const int *widths, const struct top_row *row)
 {
     uint8_t style = top_style_of(row);
@@ -130,8 +160,11 @@ static void draw_row(struct top_grid *grid, int y, const int *widths, const stru
         if (widths[i] < 0)
             continue;
         say_cell(row, (enum column)i, text, sizeof text);
-        if (i == COLUMN_STATE || (i == COLUMN_HOLDER && !row->lease)) /* known by its beginning */
+        if (i == COLUMN_STATE ||
+            (i == COLUMN_HOLDER && !row->after_at)) /* known by its beginning */
             snprintf(cut, sizeof cut, "%s", text);
+        else if (i == COLUMN_HOLDER)
+            fit_holder(row, cut, sizeof cut, widths[i]);
         else
             top_text_cut(cut, sizeof cut, text, widths[i]);
         if (columns[i].right)
@@ -157,11 +190,15 @@ static void scroll(struct top_ui *ui, uint32_t count, uint32_t page)
 
 static void draw_more(const struct top_scene *scene, struct top_grid *grid, int y, uint32_t count)
 {
-    uint32_t below = count - scene->ui->offset - scene->ui->page;
-    char text[48];
-    snprintf(text, sizeof text, " %u more below", below);
+    uint32_t above = scene->ui->offset, seen = above + scene->ui->page;
+    uint32_t below = count > seen ? count - seen : 0;
+    char text[64];
+    if (above > 0 && below > 0)
+        snprintf(text, sizeof text, " %u more above, %u below", above, below);
+    else
+        snprintf(text, sizeof text, " %u more %s", above + below, above > 0 ? "above" : "below");
     int end = grid->width - 1, width = top_text_width(text);
-    if (count > scene->ui->offset + scene->ui->page)
+    if (above + below > 0)
         top_put_right(grid, y, end - width, end, TOP_REVERSED, text);
 }
 

@@ -96,6 +96,24 @@ static void unknown_is_never_free(void **state)
     assert_non_null(strstr(stage->model.providers[0].why, "down"));
 }
 
+static void a_server_that_is_down_has_no_ghosts(void **state)
+{
+    struct stage *stage = *state;
+    struct lease_fleet *fleet = one_of_each();
+    fleet->leases[0].idle_ms = 3000;
+    fleet->providers[0].in_flight = fleet->providers[0].free = -1;
+    fleet->providers[0].work_count = 0;
+    strcpy(fleet->providers[0].health, "down");
+    strcpy(fleet->providers[0].detail, "refused");
+    fleet->providers[0].available = 0;
+    fleet_show(&stage->model, fleet, START, true);
+    check_strip(stage, "Dl??");
+    assert_int_equal(stage->model.totals.down, 1);
+    make_rows(stage, START);
+    for (uint32_t i = 0; i < stage->rows.count; i++)
+        assert_non_null(strstr(stage->rows.rows[i].who, "down"));
+}
+
 static void losing_the_agent_leaves_the_book(void **state)
 {
     struct stage *stage = *state;
@@ -103,8 +121,7 @@ static void losing_the_agent_leaves_the_book(void **state)
     fleet_show(&stage->model, one_of_each(), START + SECOND, false);
     assert_int_equal(stage->model.agent, TOP_AGENT_LOST);
     check_strip(stage, "Dl??");
-    assert_string_equal(stage->model.providers[0].why,
-                        "was 1 D dispatched, 1 l leased, 1 ! stranger, 1 . free");
+    assert_string_equal(stage->model.providers[0].why, "was 1 ! stranger, 1 . free");
     assert_int_equal(stage->model.fleet->providers[0].free, -1);
     fleet_show(&stage->model, one_of_each(), START + 9 * SECOND, true);
     assert_int_equal(stage->model.agent, TOP_AGENT_LIVE);
@@ -305,6 +322,21 @@ static void other_keys_do_nothing(void **state)
     }
 }
 
+static void what_has_no_time_comes_last(void **state)
+{
+    struct stage *stage = *state;
+    fleet_show(&stage->model, one_of_each(), START, true);
+    stage->ui.wish.sort = TOP_BY_LEFT;
+    for (int i = 0; i < 2; i++) {
+        stage->ui.wish.reverse = i == 1;
+        make_rows(stage, START);
+        assert_int_equal(stage->rows.rows[0].left_ms, i == 0 ? 5000 : 20000);
+        assert_int_equal(stage->rows.rows[1].left_ms, i == 0 ? 20000 : 5000);
+        assert_int_equal(stage->rows.rows[2].left_ms, -1);
+        assert_int_equal(stage->rows.rows[3].left_ms, -1);
+    }
+}
+
 /* ---- text ------------------------------------------------------------------------------- */
 
 static void text_is_cut_in_its_middle(void **state)
@@ -345,6 +377,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         staged(counts_each_unit_once),
         staged(unknown_is_never_free),
+        staged(a_server_that_is_down_has_no_ghosts),
         staged(losing_the_agent_leaves_the_book),
         staged(a_reading_made_after_the_loss_counts),
         staged(without_an_agent_nothing_is_lost),
@@ -357,6 +390,7 @@ int main(void)
         staged(what_was_followed_and_ended_is_said),
         staged(filters_by_field_and_by_state),
         staged(keys_make_filters),
+        staged(what_has_no_time_comes_last),
         staged(other_keys_do_nothing),
         cmocka_unit_test(text_is_cut_in_its_middle),
         cmocka_unit_test(spans_are_five_wide),

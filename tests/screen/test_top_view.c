@@ -252,6 +252,127 @@ static void tells_long_names_apart(void **state)
     end(&stage);
 }
 
+/* Lines that show a holder, which must all differ. */
+static void check_holders(const struct stage *stage, uint32_t wanted)
+{
+    static char lines[64][1024];
+    uint32_t found = 0;
+    for (int y = 0; y < stage->grid.height && found < 64; y++) {
+        top_grid_line(&stage->grid, y, lines[found]);
+        if (strncmp(lines[found], " one   ", 7) == 0 && strstr(lines[found], "aa"))
+            found++;
+    }
+    if (found != wanted)
+        fail_msg("%u holders at width %d", found, stage->grid.width);
+    for (uint32_t i = 0; i < found; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(lines[i], lines[k]) == 0)
+                fail_msg("twice at width %d: %s", stage->grid.width, lines[i]);
+}
+
+static struct lease_fleet *alike_but_for_their_ends(const char *state, bool idle, int64_t left_ms)
+{
+    struct lease_fleet *fleet = fleet_new();
+    fleet_provider(fleet, "one", 3, idle ? 0 : 3);
+    for (int i = 1; i <= 3; i++) {
+        char label[LEASE_LABEL_SIZE];
+        memset(label, 'a', 60);
+        snprintf(label + 60, sizeof label - 60, "%03d", i);
+        struct lease_entry *lease = fleet_lease(fleet, state, label, left_ms);
+        lease->idle_ms = idle ? 194000 : -1;
+        lease->pid = 77; /* not what tells them apart */
+    }
+    fleet_settle(fleet);
+    return fleet;
+}
+
+static void tells_holders_apart_at_every_width(void **state)
+{
+    static const struct {
+        const char *state;
+        bool idle, beats;
+        int64_t left_ms;
+    } cases[] = {{"held", false, true, 5000},
+                 {"held", false, false, 5000},
+                 {"dispatched", true, true, 5000},
+                 {"held", false, true, -9000}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct stage stage;
+        begin(&stage);
+        fleet_show(&stage.model, fleet_new(), START - SECOND, true);
+        fleet_show(&stage.model,
+                   alike_but_for_their_ends(cases[i].state, cases[i].idle, cases[i].left_ms), START,
+                   cases[i].beats);
+        for (int width = 40; width <= 200; width++) {
+            draw(&stage, width, 13);
+            check_holders(&stage, 3);
+        }
+        end(&stage);
+    }
+}
+
+static void check_has_line(const struct stage *stage, const char *wanted)
+{
+    char line[1024];
+    for (int y = 0; y < stage->grid.height; y++) {
+        top_grid_line(&stage->grid, y, line);
+        if (strstr(line, wanted))
+            return;
+    }
+    fail_msg("no '%s'", wanted);
+}
+
+static void says_how_much_is_beyond_both_ends(void **state)
+{
+    struct stage stage;
+    (void)state;
+    begin(&stage);
+    fleet_show(&stage.model, fleet_large(20, 4), START, true);
+    draw(&stage, 80, 24);
+    check_has_line(&stage, " more below");
+    press(&stage, "Gkkkkkkkkkkkkkkkkkkkkkkkkk");
+    check_has_line(&stage, " more above, ");
+    press(&stage, "G");
+    check_has_line(&stage, " more above");
+    end(&stage);
+}
+
+static void ages_go_on_growing_during_a_pause(void **state)
+{
+    struct stage stage;
+    (void)state;
+    begin(&stage);
+    fleet_show(&stage.model, alike_but_for_their_ends("held", false, 60000), START, true);
+    draw(&stage, 120, 24);
+    press(&stage, "p");
+    check_has_line(&stage, "taken 22s ago");
+    stage.now_ns += 8 * SECOND;
+    draw(&stage, 120, 24);
+    check_has_line(&stage, "taken 30s ago");
+    end(&stage);
+}
+
+static void says_of_a_lease_that_its_server_is_down(void **state)
+{
+    struct stage stage;
+    struct lease_fleet *fleet = fleet_new();
+    (void)state;
+    begin(&stage);
+    struct lease_view *view = fleet_provider(fleet, "z4", 2, -1);
+    strcpy(view->health, "down");
+    strcpy(view->detail, "refused");
+    fleet_lease(fleet, "dispatched", "alice", 20000)->idle_ms = 4000;
+    fleet_settle(fleet);
+    fleet_show(&stage.model, fleet, START, true);
+    stage.ui.wish.sort = TOP_BY_STATE; /* the lease comes first */
+    draw(&stage, 120, 24);
+    check_has_line(&stage, "providers 1 : 1 live (1 down)");
+    check_has_line(&stage, "D dispatched alice@ws-11 (down)");
+    check_has_line(&stage, "alice@ws-11 (down)  down: refused  pid");
+    end(&stage);
+}
+
 static void aligns_wide_names(void **state)
 {
     struct stage stage;
@@ -298,6 +419,10 @@ int main(void)
         cmocka_unit_test_setup(is_right_at_every_size, use_ascii),
         cmocka_unit_test_setup(is_right_at_every_size, use_utf8),
         cmocka_unit_test(tells_long_names_apart),
+        cmocka_unit_test(tells_holders_apart_at_every_width),
+        cmocka_unit_test(says_how_much_is_beyond_both_ends),
+        cmocka_unit_test(ages_go_on_growing_during_a_pause),
+        cmocka_unit_test(says_of_a_lease_that_its_server_is_down),
         cmocka_unit_test_setup(aligns_wide_names, use_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
