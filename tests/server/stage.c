@@ -13,7 +13,6 @@
 #define ARGUMENTS_MAX 32
 #define RUN_MS        30000
 
-
 struct company companies[4] = {{false, "new"}, {true, "new"}, {false, "old"}, {true, "old"}};
 
 /* Of all stages: a case that fails leaves its stage, and the next one ends what it started. */
