@@ -130,6 +130,12 @@ static void copy_part(char *to, size_t size, const char *from, size_t length)
     snprintf(to, size, "%.*s", (int)(length < size ? length : size - 1), from);
 }
 
+static void append_part(char *to, size_t size, const char *from)
+{
+    size_t used = strlen(to);
+    copy_part(to + used, size - used, from, strlen(from));
+}
+
 /* Holders are told apart by the ends of their labels, then by those of their hosts. What is said of
  * them gives way first, then what is said before them, then the host but for a third. */
 static void fit_holder(const struct top_row *row, char *to, size_t size, int width)
@@ -148,7 +154,9 @@ static void fit_holder(const struct top_row *row, char *to, size_t size, int wid
     int room = width - before, spare = room - top_text_width(label);
     top_text_cut(cut_host, sizeof cut_host, host, spare > room / 3 ? spare : room / 3);
     top_text_cut(cut, sizeof cut, label, room - top_text_width(cut_host));
-    snprintf(to, size, "%.*s%s%s", before, row->who, cut, cut_host);
+    copy_part(to, size, row->who, (size_t)before);
+    append_part(to, size, cut);
+    append_part(to, size, cut_host);
 }
 
 static void draw_row(struct top_grid *grid, int y, const int *widths, const struct top_row *row)
