@@ -3,20 +3,23 @@
 #include "agent/speaker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
-#include "agent/client.h"
 #include "broker/host_clock.h"
 #include "broker/host_epoch.h"
 #include "broker/host_random.h"
 
 #define BEAT_NS       NS_PER_SEC
+#define YIELD_ASKED_S 3                /* so long an asking for the office counts */
 #define TRY_NS        (NS_PER_SEC / 2) /* between two tries to take over */
 #define YIELDED_NS    (3 * NS_PER_SEC) /* who yielded does not try again before */
 #define SERVER_TRIES  30               /* of a daemon that asks an embedded agent to yield */
@@ -152,6 +155,7 @@ static int enter(struct speaker *speaker)
         leave(speaker);
         return error;
     }
+    unlinkat(speaker->agent->directory.fd, SPEAKER_YIELD_FILE, 0);
     raise_epochs(speaker);
     speaker->beat_fd = open_beat(speaker->agent);
     speaker->started_ns = host_now_ns();
@@ -199,6 +203,16 @@ static void wait_for_work(struct speaker *speaker, ns_t until_ns)
         drain(speaker->wake_fd);
 }
 
+/* A daemon asked for the office just now; one that asked and died is forgotten. */
+static bool is_asked_to_yield(const struct speaker *speaker)
+{
+    struct stat status;
+    const struct lease_agent *agent = speaker->agent;
+    return !(agent->flags & LEASE_OPEN_DAEMON) &&
+           fstatat(agent->directory.fd, SPEAKER_YIELD_FILE, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+           llabs((long long)time(NULL) - (long long)status.st_mtime) <= YIELD_ASKED_S;
+}
+
 static void speak(struct speaker *speaker)
 {
     set_state(speaker, SPEAKER_SPEAKING);
@@ -206,6 +220,7 @@ static void speak(struct speaker *speaker)
            speaker->moves == atomic_load(&speaker->agent->moves)) {
         ns_t now = host_now_ns();
         agent_follow(speaker->agent);
+        speaker->yields = speaker->yields || is_asked_to_yield(speaker);
         if (now >= speaker->beat_ns)
             write_beat(speaker, now);
         if (speaker->service)
@@ -260,6 +275,10 @@ static struct speaker *new_speaker(struct lease_agent *agent)
     speaker->agent = agent;
     speaker->beat_fd = -1;
     speaker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (speaker->wake_fd < 0) {
+        free(speaker);
+        return NULL;
+    }
     pthread_mutex_init(&speaker->state_mutex, NULL);
     pthread_cond_init(&speaker->state_changed, NULL);
     return speaker;
@@ -315,13 +334,16 @@ static int start_once(struct lease_agent *agent)
     return error;
 }
 
+/* By a file, not by a message: an embedded agent has no socket, since libzmq ends the process whose
+ * descriptors run out when somebody connects, and that process is a stranger's. */
 static void request_yield(const char *directory)
 {
-    struct message request, reply;
-    uint64_t id[2] = {host_random_u64(), host_random_u64()};
-    message_request(&request, MESSAGE_YIELD, (const uint8_t *)id);
-    request.kind = MESSAGE_DAEMON;
-    client_ask(directory, &request, &reply, SERVER_TRY_MS);
+    char path[HOST_DIR_PATH_MAX + sizeof "/" SPEAKER_YIELD_FILE];
+    snprintf(path, sizeof path, "%s/" SPEAKER_YIELD_FILE, directory);
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        close(fd);
 }
 
 /* Who sits on the lock: an embedded agent is asked to yield, a daemon stays. */

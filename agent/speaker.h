@@ -13,7 +13,8 @@
 #include "agent/service.h"
 #include "broker/host_beat.h"
 
-#define SPEAKER_LOCK_FILE "agent.lock"
+#define SPEAKER_LOCK_FILE  "agent.lock"
+#define SPEAKER_YIELD_FILE "agent.yield" /* made by a daemon that wants the office */
 
 /* When a provider is to be asked, as its book says: the same until the book changes. */
 struct probe_plan {

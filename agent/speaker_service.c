@@ -65,9 +65,12 @@ static int answer(void *arg, const struct message *request, struct message *repl
     }
 }
 
-/* A speaker that cannot bind works on without answering, which doctor tells. */
+/* A speaker that cannot bind works on without answering, which doctor tells. An embedded one does not
+ * bind: see request_yield in speaker.c. */
 int speaker_service_open(struct speaker *speaker)
 {
+    if (!(speaker->agent->flags & LEASE_OPEN_DAEMON))
+        return 0;
     const char *path = speaker->agent->directory.path;
     int error = service_open(path, answer, speaker, &speaker->service);
     return error == LEASE_ENOMEM ? error : 0;

@@ -51,6 +51,17 @@ static int create(int dir_fd, const char *name, unsigned mode)
     return fd;
 }
 
+/* Where the program has closed its standard streams, what it prints must not go into a book. */
+static int above_streams(int fd, host_lock_file *file)
+{
+    *file = fd;
+    if (fd > STDERR_FILENO)
+        return 0;
+    *file = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    (void)close(fd);
+    return *file < 0 ? LEASE_EIO : 0;
+}
+
 int host_lock_os_open(host_lock_file *file, int dir_fd, const char *name, unsigned flags,
                       unsigned mode)
 {
@@ -62,10 +73,8 @@ int host_lock_os_open(host_lock_file *file, int dir_fd, const char *name, unsign
         if (fd < 0 && errno == ENOENT && (flags & HOST_LOCK_CREATE)) {
             fd = create(dir_fd, name, mode);
         }
-        if (fd >= 0) {
-            *file = fd;
-            return 0;
-        }
+        if (fd >= 0)
+            return above_streams(fd, file);
         if (errno != EEXIST && errno != EINTR) { /* EEXIST: made in between */
             return meaning_of_errno((flags & HOST_LOCK_CREATE) != 0);
         }

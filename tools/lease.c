@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/lease_cli.h"
+#include "tools/standard_streams.h"
 
 #define ASKING (OPTION_WAIT | OPTION_TIMEOUT | OPTION_TTL)
 #define TAKING (ASKING | OPTION_UNITS | OPTION_SLOT | OPTION_LABEL | OPTION_CODE)
@@ -169,6 +170,7 @@ static int finish(int code)
 
 int main(int argc, char **argv)
 {
+    occupy_standard_streams();
     if (argc < 2) {
         say("a command is missing, see `lease --help`");
         return EXIT_USAGE;

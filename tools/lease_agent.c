@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "agent/config.h"
 #include "agent/lease.h"
+#include "tools/standard_streams.h"
 
 enum exit_code { EXIT_FINE = 0, EXIT_USAGE = 64, EXIT_UNAVAILABLE = 69, EXIT_INTERNAL = 70 };
 
@@ -209,8 +211,20 @@ static int serve(const struct flags *flags, struct config *config, const sigset_
     return error;
 }
 
+/* Connections come from whoever may write in the directory: many cost descriptors. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    occupy_standard_streams();
+    raise_descriptor_limit();
     struct flags flags = {0};
     struct config config;
     int error = read_flags(argc, argv, &flags);

@@ -62,10 +62,14 @@ static void signal_while_asking(struct run *run, const struct run_signal *signal
     }
 }
 
+/* A child that is stopped would not hear of its end. */
 static void pass_on(const struct run *run, int number)
 {
-    if (run->child > 0 && !run->over)
-        kill(run->child, number);
+    if (run->child <= 0 || run->over)
+        return;
+    kill(run->child, number);
+    if (number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT)
+        kill(run->child, SIGCONT);
 }
 
 /* By the terminal, or as by the terminal. A plain SIGSTOP is somebody else's business: its sender

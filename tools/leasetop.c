@@ -14,6 +14,7 @@
 #include "broker/host_clock.h"
 #include "broker/record.h"
 #include "tools/lease_cli.h"
+#include "tools/standard_streams.h"
 #include "tools/top_batch.h"
 #include "tools/top_live.h"
 #include "tools/top_text.h"
@@ -178,14 +179,6 @@ static int run(const struct top_options *options)
         code = once(source, options);
     top_source_close(&source);
     return code;
-}
-
-/* A descriptor that is closed would be the next file's, and what is printed would go into a book. */
-static void occupy_standard_streams(void)
-{
-    for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
-            _exit(EXIT_INTERNAL);
 }
 
 int main(int argc, char **argv)

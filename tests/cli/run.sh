@@ -656,6 +656,30 @@ case_doctor_names_a_stopped_agent()
     end_agent
 }
 
+# What is printed where nobody listens must not land in the file that is opened next: a book.
+case_closed_streams_leave_the_book_alone()
+{
+    local book=$LEASE_DIR/x.v1.book size
+    expect 0 own acquire --ttl 60 x
+    size=$(stat -c %s "$book")
+    bash -c '"$1" acquire --provider "$2" x <&- >&- 2>&-' - "$lease" "$x"
+    bash -c '"$1" verify x:gasg5wxjecdkwaaaaaaaaaaaae <&- >&- 2>&-' - "$lease"
+    bash -c '"$1" acquire --provider "$2" --units 9 x <&- 2>&-' - "$lease" "$x" >/dev/null
+    [ "$(stat -c %s "$book")" = "$size" ] || broken "the book grew"
+    lease_count_is 1 || broken "the book is not what it was"
+    expect 75 own acquire x
+}
+
+case_a_stopped_child_is_ended_too()
+{
+    start x -- sh -c 'kill -STOP $$'
+    until_true lease_count_is 1
+    kill -TERM $!
+    wait $! 2>/dev/null
+    [ $? = 143 ] || broken "not ended by the signal"
+    gone_afterwards
+}
+
 # ---- all of it --------------------------------------------------------------------------------
 
 [ $# -gt 0 ] || set -- $(compgen -A function case_)
