@@ -104,7 +104,7 @@ stage_asan()
 {
     build build-check-asan -DCMAKE_C_COMPILER=gcc '-DCMAKE_C_FLAGS_DEBUG=-O1 -g' \
         -DLEASEHOLD_SANITIZER=address+undefined &&
-        tests build-check-asan -LE '^(slow|timing)$'
+        tests build-check-asan -LE '^(slow|plain)$'
 }
 
 # The other compiler's warnings, and each fuzzer for some seconds.
@@ -116,7 +116,7 @@ stage_clang()
 }
 
 # Where threads meet; what has one thread only says nothing here.
-threaded='^unit/(client|host_lock|host_wait|http|probe|service|slotserver.*)$|^host/(fork|threads)$'
+threaded='^unit/(client|host_lock|host_wait|http|probe|service|slotserver.*)$|^host/threads$'
 stage_tsan()
 {
     build build-check-tsan -DCMAKE_C_COMPILER=gcc '-DCMAKE_C_FLAGS_DEBUG=-O1 -g' \
