@@ -316,8 +316,9 @@ static void test_contenders_at_busy_server(void **state)
     struct contest contest = stage_contest_end(&stage);
     assert_int_equal(contest.go, 0);
     assert_int_equal(contest.errors, 0);
-    assert_in_range(load.most_open, 1, 2); /* the stranger's own, and one of ours */
-    assert_in_range(load.asked, 2, 14);    /* /props and /slots, each 1.2 s */
+    /* the stranger's own, one of ours, and one that is just being closed */
+    assert_in_range(load.most_open, 1, 3);
+    assert_in_range(load.asked, 2, 14); /* /props and /slots, each 1.2 s */
     client_leave(stranger);
     stage_close(&stage);
 }
