@@ -42,7 +42,6 @@ struct provider {
     pthread_mutex_t mutex; /* guards what follows */
     struct book *book;
     struct broker broker;
-    struct refusals *refusals;          /* NULL but for a speaker */
     enum lease_reach reach;             /* of the table in use; NONE: no book yet */
     _Atomic(struct table *) table;      /* read without it to see whether the book is open */
     _Atomic(struct host_words *) words; /* read without the mutex by whoever sleeps on them */
@@ -197,7 +196,8 @@ uint32_t keeper_resolve(struct lease_agent *agent, struct lease_id *id);
 /* speaker.c */
 
 /* Tries to become the one that speaks for this host. 0, or LEASE_EDAEMON (a daemon does), or
- * LEASE_EBUSY (an embedded agent does, and was asked to yield where we are a daemon). */
+ * LEASE_EBUSY (an embedded agent does, and was asked to yield where we are a daemon), or why the
+ * office cannot be had at all: LEASE_EIO, LEASE_ENOSPC, LEASE_EPERM, LEASE_ENOMEM. */
 int speaker_start(struct lease_agent *agent, char *error, size_t error_size);
 void speaker_stop(struct lease_agent *agent);
 

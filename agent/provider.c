@@ -99,7 +99,6 @@ void provider_free(struct provider *provider)
         host_table_unmap(provider->retired[i]);
     pthread_mutex_destroy(&provider->mutex);
     free(provider->memory);
-    free(provider->refusals);
     free(provider->book);
     free(provider);
 }
@@ -176,7 +175,7 @@ static void blank_book(struct provider *provider)
         provider->book->group_limit = provider->book->neighbour_count = 1;
         provider->book->neighbours[0] = (struct neighbour){.name = "another", .in_use = true};
     }
-    broker_init(&provider->broker, provider->book, provider->refusals);
+    broker_init(&provider->broker, provider->book, NULL); /* no answer is lost here */
 }
 
 static void warn_of_fallback(struct provider *provider, int error)

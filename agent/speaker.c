@@ -244,7 +244,8 @@ static void *run(void *arg)
         ns_t now = host_now_ns();
         if (now >= speaker->next_try_ns) {
             speaker->next_try_ns = now + TRY_NS;
-            if (enter(speaker) == 0) {
+            speaker->refusal = enter(speaker);
+            if (speaker->refusal == 0) {
                 speak(speaker);
                 continue;
             }
@@ -311,8 +312,8 @@ static void stop_threads(struct speaker *speaker)
 {
     uint64_t one = 1;
     atomic_store_explicit(&speaker->stop, 1, memory_order_release);
-    if (write(speaker->wake_fd, &one, sizeof one) < 0)
-        perror(NULL); /* cannot happen: the counter is far from full */
+    while (write(speaker->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
+        continue; /* a counter that is full is readable too */
     pthread_join(speaker->thread, NULL);
     speaker_watch_stop(speaker);
 }
@@ -325,7 +326,7 @@ static int start_once(struct lease_agent *agent)
     int error = start_threads(speaker);
     if (error == 0 && await_start(speaker) == SPEAKER_REFUSED) {
         stop_threads(speaker);
-        error = LEASE_EBUSY;
+        error = speaker->refusal == LEASE_ELOCKED ? LEASE_EBUSY : speaker->refusal;
     }
     if (error < 0)
         free_speaker(speaker);
@@ -395,6 +396,9 @@ int speaker_start(struct lease_agent *agent, char *error, size_t error_size)
         nanosleep(&pause, NULL);
         result = start_once(agent);
     }
+    if (daemon && result < 0 && result != LEASE_EBUSY)
+        snprintf(error, error_size, "%s in %s cannot be had: %s", SPEAKER_LOCK_FILE,
+                 agent->directory.path, lease_error_text(result));
     return result;
 }
 

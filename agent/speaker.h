@@ -54,6 +54,7 @@ struct speaker {
     pthread_cond_t state_changed;
     enum speaker_state state;
 
+    int refusal; /* why the office was not had when it was last tried for */
     struct host_lock lock;
     int beat_fd;
     bool yields;    /* a daemon asked for the office */

@@ -13,7 +13,7 @@ static void fill_sender(const struct speaker *speaker, struct message *reply)
     snprintf(reply->name, sizeof reply->name, "%s", agent->host);
     snprintf(reply->version, sizeof reply->version, "%s", LEASEHOLD_VERSION);
     memcpy(reply->id, speaker->id, sizeof reply->id);
-    reply->kind = agent->flags & LEASE_OPEN_DAEMON ? MESSAGE_DAEMON : MESSAGE_EMBEDDED;
+    reply->kind = MESSAGE_DAEMON; /* no other has a socket */
     reply->pid = agent->self.pid;
 }
 
@@ -24,18 +24,6 @@ static void fill_state(const struct speaker *speaker, struct message *reply)
     for (uint32_t i = 0; i < speaker->prober_count && i < WIRE_PROVIDERS_MAX; i++)
         snprintf(reply->providers[reply->provider_count++], sizeof reply->providers[0], "%s",
                  speaker->probers[i]->provider->name);
-}
-
-static int answer_yield(struct speaker *speaker, const struct message *request,
-                        struct message *reply)
-{
-    bool daemon = speaker->agent->flags & LEASE_OPEN_DAEMON;
-    if (daemon || request->kind != MESSAGE_DAEMON) {
-        snprintf(reply->text, sizeof reply->text, "a daemon yields to nobody");
-        return LEASE_EDAEMON;
-    }
-    speaker->yields = true;
-    return 0;
 }
 
 static int answer_read(struct speaker *speaker, const struct message *request)
@@ -59,7 +47,9 @@ static int answer(void *arg, const struct message *request, struct message *repl
         fill_sender(speaker, reply);
         fill_state(speaker, reply);
         return 0;
-    case MESSAGE_YIELD: return answer_yield(speaker, request, reply);
+    case MESSAGE_YIELD:
+        wire_copy_text(reply->text, sizeof reply->text, "a daemon yields to nobody");
+        return LEASE_EDAEMON;
     case MESSAGE_READ: return answer_read(speaker, request);
     default: return LEASE_EINVAL;
     }

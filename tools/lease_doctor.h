@@ -24,7 +24,7 @@ __attribute__((format(printf, 4, 5))) void doctor_wrong(struct doctor *doctor, c
 /* Reads NAME=SPEC and keeps it to be checked; one of the same name counts once. */
 void doctor_add_provider(struct doctor *doctor, const char *text);
 
-/* Its key file, and what its server answers. */
+/* Its book, its key file, and what its server answers. */
 void doctor_check_provider(struct doctor *doctor, const struct provider_spec *spec);
 
 #endif

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 
 #include "agent/probe.h"
 #include "broker/host_clock.h"
+#include "broker/host_table.h"
 #include "tools/lease_doctor.h"
 
 #define LOOK_MS 1000
@@ -99,9 +101,33 @@ static void check_health(struct doctor *doctor, const struct provider_spec *spec
     }
 }
 
+/* With a book that cannot be used each process counts its own leases only. */
+static void check_book(struct doctor *doctor, const struct provider_spec *spec)
+{
+    static struct host_table table; /* both large */
+    static struct book book;
+    struct book_settings settings;
+    struct host_table_options options = {.instance = 1, .epoch = 1, .mode = 0600};
+    int dir = open(doctor->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return; /* told of the directory already */
+    book_settings_default(&settings);
+    book_init(&book, spec->name, &settings);
+    int rc = host_table_open(&table, dir, spec->name, &book, &options);
+    close(dir);
+    if (rc == 0)
+        host_table_close(&table);
+    else if (rc != LEASE_EUNKNOWN) /* which is a book that nobody has made yet */
+        doctor_wrong(doctor, spec->name, "end who uses it, then remove that file",
+                     "its book %s/%s" HOST_TABLE_SUFFIX " cannot be used (%s): processes of this "
+                     "host do not see each other's leases",
+                     doctor->directory, spec->name, lease_strerror(rc));
+}
+
 void doctor_check_provider(struct doctor *doctor, const struct provider_spec *spec)
 {
     static struct reading reading; /* large */
+    check_book(doctor, spec);
     if (spec->key_file[0])
         check_key_file(doctor, spec);
     int rc = probe_now(spec, PROBE_QUICK, NULL, LOOK_MS, clock_now, &reading);

@@ -25,6 +25,7 @@ struct watch {
     size_t count;
     uint64_t look; /* counted from 1 */
     bool closed;   /* nobody reads any more */
+    int code;      /* to end with then */
 };
 
 /* Ages and remaining times differ at every look: they are printed, not compared. */
@@ -57,8 +58,13 @@ static void print_line(struct watch *watch, const char *event, json_t *provider)
 {
     json_t *line = json_pack("{s:i, s:s, s:O}", "schema", 1, "event", event, "provider", provider);
     print_json(line);
-    if (fflush(stdout) != 0)
-        watch->closed = true;
+    if (fflush(stdout) == 0)
+        return;
+    watch->closed = true;
+    if (errno != EPIPE) { /* a full disk is no reader that left */
+        say("the output cannot be written: %m");
+        watch->code = EXIT_INTERNAL;
+    }
 }
 
 static struct seen *find_seen(struct watch *watch, const char *name)
@@ -145,6 +151,6 @@ int command_watch(struct cli *cli)
     for (size_t i = 0; i < watch.count; i++)
         free(watch.seen[i].text);
     if (watch.closed)
-        _exit(EXIT_DONE); /* what is left in stdout has no reader */
+        _exit(watch.code); /* what is left in stdout has no reader */
     return code;
 }

@@ -680,6 +680,31 @@ case_a_stopped_child_is_ended_too()
     gone_afterwards
 }
 
+case_a_full_output_is_told()
+{
+    "$lease" watch --provider $x >/dev/full 2>err
+    [ $? = 70 ] || broken "watch ended well"
+    says err 'cannot be written'
+}
+
+case_doctor_finds_a_spoilt_book()
+{
+    mkdir -p -m 700 "$LEASE_DIR"
+    printf garbage >"$LEASE_DIR/x.v1.book"
+    expect 1 "$lease" doctor --provider $x
+    says out 'x.v1.book'
+    says out 'remove that file'
+}
+
+case_agent_says_why_it_cannot_speak()
+{
+    mkdir -p -m 700 "$LEASE_DIR/agent.lock"
+    "${lease}-agent" --provider $x >out 2>err
+    [ $? = 70 ] || broken "another code"
+    says err 'agent.lock'
+    ! grep -q 'pid 0' err || broken "an agent that is not there is blamed"
+}
+
 # ---- all of it --------------------------------------------------------------------------------
 
 [ $# -gt 0 ] || set -- $(compgen -A function case_)

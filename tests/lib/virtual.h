@@ -58,4 +58,14 @@ static inline struct lease_id dispatched(const char *label)
     return lease;
 }
 
+static inline void idle_for(struct lease_id lease, int seconds)
+{
+    for (int s = 0; s < seconds; s += 2) {
+        after(2000);
+        if (s % 10 == 0)
+            renew(lease);
+        shows_nothing();
+    }
+}
+
 #endif
