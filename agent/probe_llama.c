@@ -15,6 +15,7 @@
 #include <strings.h>
 
 #include "agent/engine.h"
+#include "agent/probe_asks.h"
 #include "agent/probe_json.h"
 #include "agent/probe_metrics.h"
 
@@ -181,19 +182,6 @@ static void ask_for_work(struct probe_run *run)
 
 /* ---- /props ---------------------------------------------------------------------------------- */
 
-static void add_model(struct probe_run *run, const char *name, enum model_state model_state)
-{
-    struct reading *reading = &run->reading;
-    const char *base = strrchr(name, '/');
-    if (reading->model_count == READING_MODELS)
-        return;
-    struct reading_model *model = &reading->models[reading->model_count++];
-    if (strlen(name) > NAME_CHARS_MAX && base != NULL)
-        name = base + 1;
-    text_copy(model->name, sizeof model->name, name);
-    model->state = model_state;
-}
-
 static void take_model_name(struct probe_run *run, const json_t *props,
                             enum model_state model_state)
 {
@@ -203,7 +191,7 @@ static void take_model_name(struct probe_run *run, const json_t *props,
     if (name[0] == '\0')
         name = path;
     if (!run->llama.router && name[0] != '\0')
-        add_model(run, name, model_state);
+        asks_model(run, name, model_state);
 }
 
 static void take_server_props(struct probe_run *run, enum kind kind, const json_t *props)
@@ -336,7 +324,7 @@ static void take_models(struct probe_run *run, const json_t *answer)
     {
         const char *id = json_string_value(json_object_get(model, "id"));
         if (id != NULL)
-            add_model(run, id, state_of(status_of(model)));
+            asks_model(run, id, state_of(status_of(model)));
         if (wanted == NULL && is_called(model, run->spec->model))
             wanted = model;
     }

@@ -82,6 +82,10 @@ bool cli_configure(struct cli *cli);
  * after one line. */
 int cli_open(struct cli *cli);
 
+/* The library's handle alone, with what the configuration and the flags say: 0, or a LEASE_E... and its
+ * line. */
+int cli_open_agent(struct cli *cli, const char *label, char *error, size_t size);
+
 /* The runtime directory that was asked for, NULL: the usual ones. */
 const char *cli_directory(const struct cli *cli);
 

@@ -52,26 +52,35 @@ const char *cli_directory(const struct cli *cli)
     return environment && environment[0] ? NULL : cli->config.dir;
 }
 
-int cli_open(struct cli *cli)
+int cli_open_agent(struct cli *cli, const char *label, char *error, size_t size)
 {
-    if (!cli_configure(cli)) {
-        say("%s", cli->config_error);
-        return EXIT_USAGE;
-    }
     const char *providers[DECLARED_MAX];
     struct lease_options options = {
         .size = sizeof options,
         .directory = cli_directory(cli),
         .host = cli->config.name,
-        .label = "lease",
+        .label = label,
         .providers = providers,
         .provider_count = cli_providers(cli, providers),
         .flags = LEASE_OPEN_CLIENT,
     };
-    char error[512] = "";
-    int rc = lease_agent_open(&options, &cli->agent, error, sizeof error);
+    error[0] = '\0';
+    int rc = lease_agent_open(&options, &cli->agent, error, size);
+    if (rc < 0 && !error[0])
+        snprintf(error, size, "%s", lease_strerror(rc));
+    return rc;
+}
+
+int cli_open(struct cli *cli)
+{
+    char error[512];
+    if (!cli_configure(cli)) {
+        say("%s", cli->config_error);
+        return EXIT_USAGE;
+    }
+    int rc = cli_open_agent(cli, "lease", error, sizeof error);
     if (rc < 0) {
-        say("%s", error[0] ? error : lease_strerror(rc));
+        say("%s", error);
         return exit_code_of(cli, rc);
     }
     warn_of_agent(cli);

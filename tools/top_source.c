@@ -35,20 +35,7 @@ struct top_source {
 
 static int open_agent(struct top_source *source, char *error, size_t error_size)
 {
-    struct cli *cli = &source->cli;
-    const char *providers[DECLARED_MAX];
-    struct lease_options options = {
-        .size = sizeof options,
-        .directory = cli_directory(cli),
-        .host = cli->config.name,
-        .label = "leasetop",
-        .providers = providers,
-        .provider_count = cli_providers(cli, providers),
-        .flags = LEASE_OPEN_CLIENT,
-    };
-    int rc = lease_agent_open(&options, &cli->agent, error, error_size);
-    if (rc < 0 && !error[0])
-        snprintf(error, error_size, "%s", lease_strerror(rc));
+    int rc = cli_open_agent(&source->cli, "leasetop", error, error_size);
     return rc == 0 ? EXIT_DONE : rc == LEASE_EINVAL ? EXIT_USAGE : EXIT_INTERNAL;
 }
 
