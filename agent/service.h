@@ -1,4 +1,4 @@
-/* The host's own socket, the end that answers: a ROUTER at ipc://DIRECTORY/agent.ipc.
+/* The end that answers: a ROUTER at ipc://DIRECTORY/agent.ipc, and at further endpoints for peers.
  *
  * Whoever opens it holds the flock on agent.lock of that directory, from before service_open until
  * after service_close: binding takes the path from whoever has it, without an error on either side.
@@ -12,12 +12,20 @@
 #ifndef AGENT_SERVICE_H
 #define AGENT_SERVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/ipc.h"
 #include "proto/message.h"
 
 struct service;
+
+/* A handler that cannot answer in the same turn keeps the request's envelope, returns SERVICE_LATER,
+ * and has service_answer called later. At most SERVICE_LATER_MAX are kept: beyond, service_keep
+ * returns NULL, and the handler answers LEASE_EFULL. Each is answered, or dropped, exactly once. */
+#define SERVICE_LATER     1
+#define SERVICE_LATER_MAX 4096
+struct service_asker;
 
 /* Answers one request in the same turn: 0, with the fields of the reply filled in, or a LEASE_E...,
  * which makes it a reply that is not ok; text may be set either way (wire_copy_text), and is the
@@ -48,6 +56,18 @@ int service_open(const char *directory, service_handler *handler, void *arg,
 /* Takes the name away if it is still ours, closes, frees and sets *self to NULL; NULL is fine.
  * Requests that were not read are lost; their askers find nobody, or the next speaker. */
 void service_close(struct service **self);
+
+/* For the handler, while it runs: the envelope of the request that it has, and whether that came by
+ * ipc (from this host) or by tcp. */
+struct service_asker *service_keep(struct service *self);
+bool service_is_local(const struct service *self);
+
+/* Sends the reply (message_reply of the request) and frees the asker; a NULL reply only frees. */
+void service_answer(struct service *self, struct service_asker **asker, struct message *reply);
+
+/* Binds one more: tcp://ADDRESS:PORT (port 0: any). LEASE_EBUSY: in use; LEASE_EINVAL, LEASE_EIO. Bound
+ * is where it ended up (WIRE_ENDPOINT_MAX + 1 bytes), may be NULL. */
+int service_bind(struct service *self, const char *endpoint, char *bound);
 
 /* The ROUTER, for zmq_poll with ZMQ_POLLIN; borrowed. Not for anything else. */
 void *service_socket(struct service *self);

@@ -42,6 +42,9 @@ struct sight {
     ns_t strangers_since_ns; /* 0: none */
     int32_t strangers;       /* units of in-flight work without a lease, by the last reading */
     int32_t slots_last;      /* the last slots_total that was told, 0: never */
+    uint64_t heard_version;  /* in a copy: of the owner's state that was taken last, 0 never */
+    int32_t waiting;         /* in a copy: units of the owner's waiters */
+    int32_t spare;
 };
 
 /* Another member of the book's group, as it stands in this very step. */

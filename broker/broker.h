@@ -5,6 +5,7 @@
  *   events : TICK      time has passed: expiry, settling, the queue
  *            REQUEST   acquire, verify, renew, release, from this host or from a peer
  *            READING   what the server said
+ *            STATE, NAMED, CLAIM  what other hosts said, see mirror.h
  *            DEAD      processes of this host that are known to have died
  *   effects: reply     the answer to a REQUEST
  *            probe     a reading is wanted, not before probe_not_before_ns
@@ -22,6 +23,7 @@
 
 #include "broker/admission.h"
 #include "broker/book.h"
+#include "broker/mirror.h"
 
 enum verb { VERB_NONE = 0, VERB_ACQUIRE, VERB_VERIFY, VERB_RENEW, VERB_RELEASE };
 
@@ -35,6 +37,10 @@ enum request_flags {
     REQUEST_GIVE_UP = 1 << 6, /* release by a waiter whose wait is over */
     REQUEST_AS_KNOWN =
         1 << 7, /* no newer reading is to be had: decide by what is known, if at all */
+    REQUEST_BRINGS_ID =
+        1 << 8,            /* acquire, verify: `lease` was issued by the asker's own book; where
+                                   it is not known here, and not dead, it is acquired with that id */
+    REQUEST_DIED = 1 << 9, /* release: its holder died on another host; its work may run on */
 };
 
 struct request {
@@ -43,6 +49,8 @@ struct request {
     struct request_id id;
     struct lease_id lease;  /* verify, renew, release */
     struct lease_id former; /* acquire with REQUEST_RUNNING; may be none */
+    uint64_t epoch;         /* of the provider as the asker last heard it, 0: never. With
+                               REQUEST_BRINGS_ID an unknown id under an older one is dead */
     uint32_t hint;          /* the cell where the lease was last seen; UINT32_MAX: unknown */
     uint32_t units;         /* acquire */
     int32_t slot;           /* acquire: an index, -1: any */
@@ -144,7 +152,15 @@ struct note {
     char label[LABEL_SIZE];
 };
 
-enum event_kind { EVENT_TICK, EVENT_REQUEST, EVENT_READING, EVENT_DEAD };
+enum event_kind {
+    EVENT_TICK,
+    EVENT_REQUEST,
+    EVENT_READING,
+    EVENT_DEAD,
+    EVENT_STATE,
+    EVENT_NAMED,
+    EVENT_CLAIM,
+};
 
 struct event {
     enum event_kind kind;
@@ -153,6 +169,9 @@ struct event {
     const struct reading *reading; /* EVENT_READING */
     const uint16_t *dead;          /* EVENT_DEAD: cells, as seen in this very book */
     uint32_t dead_count;
+    const struct heard_state *state; /* EVENT_STATE */
+    const struct heard_named *named; /* EVENT_NAMED */
+    const struct heard_claim *claim; /* EVENT_CLAIM */
 };
 
 struct effects {

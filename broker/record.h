@@ -59,6 +59,7 @@ enum record_flags {
     RECORD_NO_HOLDER = 1 << 4,   /* outlives the process that took it: time alone ends it */
     RECORD_GHOST = 1 << 5,       /* the last reading showed no work for it; idle_mark_ns is set */
     RECORD_SETTLED = 1 << 6,     /* counted as seen by time, not by a reading */
+    RECORD_NAMED = 1 << 7,       /* in a copy: the owner on another host has named it */
 };
 
 struct holder {
@@ -89,6 +90,7 @@ struct record {
     uint64_t counter_max;
     uint64_t place_max;
     uint64_t token_max;
+    uint64_t named_version; /* of the owner's book, when it named it last; 0: never */
     ns_t acquired_ns;
     ns_t deadline_ns;      /* held, dispatched: end of the lease; waiting: end of the wait */
     ns_t hold_end_ns;      /* the latest end while held */
@@ -111,7 +113,7 @@ struct record {
 };
 
 _Static_assert(sizeof(struct holder) == 64 + 128 + 16 + 8, "no padding in a holder");
-_Static_assert(sizeof(struct record) == 16 * 3 + 8 * 5 + 8 * 8 + 4 * 2 + 2 * 3 + 4 + 6 + 216,
+_Static_assert(sizeof(struct record) == 16 * 3 + 8 * 6 + 8 * 8 + 4 * 2 + 2 * 3 + 4 + 6 + 216,
                "no padding in a record");
 
 /* Lives, or may have work running: what admission counts. */

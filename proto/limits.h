@@ -21,6 +21,17 @@
 #define WIRE_TEXT_MAX      512
 #define WIRE_DIRECTORY_MAX 107 /* what a socket's path may have, so no directory is longer */
 #define WIRE_PROVIDERS_MAX 64
+#define WIRE_LEASE_MAX     90 /* name, colon, 26 characters */
+#define WIRE_ENDPOINT_MAX  127
+#define WIRE_WORD_MAX      15
+#define WIRE_UNITS_MAX     1024
+#define WIRE_TIME_MS_MAX   86400000
+#define WIRE_PARTS_MAX     64
+#define WIRE_STATE_MAX     49152 /* one part of a state, a beat, a list of peers */
+#define WIRE_LEASES_MAX    2048  /* of a state, over all parts */
+#define WIRE_MODELS_MAX    16
+#define WIRE_PEERS_MAX     512
+#define WIRE_URL_MAX       511
 #define WIRE_ERROR_MAX     4095                      /* errors are -1 to -4095 */
 #define WIRE_NUMBER_MAX    ((UINT64_C(1) << 53) - 1) /* JavaScript holds these exactly */
 

@@ -14,7 +14,7 @@ const struct message_op_row message_ops[MESSAGE_OP_COUNT] = {
 #undef OP_ROW
 };
 
-_Static_assert(MESSAGE_FIELD_COUNT <= 32, "the sets of fields are 32 bits wide");
+_Static_assert(MESSAGE_FIELD_COUNT <= 64, "the sets of fields are 64 bits wide");
 
 const char *const message_kinds[] = {[MESSAGE_DAEMON] = "daemon", [MESSAGE_EMBEDDED] = "embedded"};
 
@@ -38,7 +38,7 @@ void message_reply(struct message *reply, const struct message *request)
     memcpy(reply->req, request->req, WIRE_ID_BYTES);
 }
 
-uint32_t message_must_have(const struct message *message)
+uint64_t message_must_have(const struct message *message)
 {
     const struct message_op_row *op = &message_ops[message->op];
     if (!message->reply) {
@@ -47,7 +47,7 @@ uint32_t message_must_have(const struct message *message)
     return MESSAGE_HAS(ok) | (message->ok ? op->reply_must : MESSAGE_HAS(error));
 }
 
-uint32_t message_may_have(const struct message *message)
+uint64_t message_may_have(const struct message *message)
 {
     const struct message_op_row *op = &message_ops[message->op];
     if (!message->reply) {
@@ -69,6 +69,7 @@ bool message_is_empty(const struct message *message, const struct message_row *r
     case U64: return *(const uint64_t *)(const void *)at == 0;
     case ID: return memcmp(at, no_id, sizeof no_id) == 0;
     case NAMES: return message->provider_count == 0;
+    case BYTES: return ((const struct message_bytes *)(const void *)at)->size == 0;
     case TEXT:
     case NAME: return *at == '\0';
     }
@@ -83,9 +84,9 @@ static bool has_no_zero(enum field_type type)
 
 enum wire_fault message_check_whole(const struct message *message, const char **field)
 {
-    uint32_t must = message_must_have(message);
+    uint64_t must = message_must_have(message);
     for (unsigned i = 0; i < MESSAGE_FIELD_COUNT; i++) {
-        if (must & UINT32_C(1) << i && has_no_zero(message_rows[i].type) &&
+        if (must & UINT64_C(1) << i && has_no_zero(message_rows[i].type) &&
             message_is_empty(message, &message_rows[i])) {
             *field = message_rows[i].key;
             return WIRE_EMISSING;

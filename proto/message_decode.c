@@ -160,6 +160,19 @@ static enum wire_fault get_id(const struct wire_item *item, uint8_t *id)
     return WIRE_OK;
 }
 
+static enum wire_fault get_bytes(const struct wire_item *item, const struct message_row *field,
+                                 struct message_bytes *bytes)
+{
+    if (item->type != WIRE_BIN) {
+        return WIRE_ETYPE;
+    }
+    if (item->count > field->maximum) {
+        return WIRE_EVALUE;
+    }
+    *bytes = (struct message_bytes){item->bytes, item->count};
+    return WIRE_OK;
+}
+
 static enum wire_fault get_field(struct wire_place place, const struct message_row *field,
                                  struct message *message)
 {
@@ -180,6 +193,7 @@ static enum wire_fault get_field(struct wire_place place, const struct message_r
     case U64: return get_number(&item, field->maximum, (uint64_t *)(void *)at);
     case ID: return get_id(&item, (uint8_t *)at);
     case NAMES: return get_names(place, message);
+    case BYTES: return get_bytes(&item, field, (struct message_bytes *)(void *)at);
     case TEXT:
     case NAME: return get_string(&item, field, at);
     }
@@ -191,7 +205,7 @@ static enum wire_fault get_fields(const struct found *found, struct message *mes
                                   const char **field)
 {
     for (unsigned i = 0; i < MESSAGE_FIELD_COUNT; i++) {
-        uint32_t bit = UINT32_C(1) << i;
+        uint64_t bit = UINT64_C(1) << i;
         bool there = value_at(found->field[i]).type != WIRE_NIL;
         enum wire_fault fault = WIRE_OK;
         if (!there && message_must_have(message) & bit) {

@@ -94,6 +94,17 @@ static enum wire_fault put_kind(msgpack_packer *to, enum message_kind kind)
     return put_word(to, message_kinds[kind]) ? WIRE_OK : WIRE_EROOM;
 }
 
+static enum wire_fault put_value(msgpack_packer *to, const struct message_bytes *bytes,
+                                 const struct message_row *field)
+{
+    if (bytes->size > field->maximum) {
+        return WIRE_EVALUE;
+    }
+    bool put = msgpack_pack_bin(to, bytes->size) == 0 &&
+               msgpack_pack_bin_body(to, bytes->at, bytes->size) == 0;
+    return put ? WIRE_OK : WIRE_EROOM;
+}
+
 static enum wire_fault put_field(msgpack_packer *to, const struct message *message,
                                  const struct message_row *field)
 {
@@ -112,6 +123,7 @@ static enum wire_fault put_field(msgpack_packer *to, const struct message *messa
     case U64: return put_number(to, *(const uint64_t *)(const void *)at, field->maximum);
     case ID: return put_bytes(to, (const uint8_t *)at) ? WIRE_OK : WIRE_EROOM;
     case NAMES: return put_names(to, message);
+    case BYTES: return put_value(to, (const struct message_bytes *)(const void *)at, field);
     case TEXT:
     case NAME: return put_string(to, at, field);
     }
@@ -119,14 +131,14 @@ static enum wire_fault put_field(msgpack_packer *to, const struct message *messa
 }
 
 /* The set of fields that go into the map. */
-static uint32_t to_write(const struct message *message, size_t *count)
+static uint64_t to_write(const struct message *message, size_t *count)
 {
-    uint32_t must = message_must_have(message);
-    uint32_t may = message_may_have(message);
-    uint32_t set = 0;
+    uint64_t must = message_must_have(message);
+    uint64_t may = message_may_have(message);
+    uint64_t set = 0;
     *count = 0;
     for (unsigned i = 0; i < MESSAGE_FIELD_COUNT; i++) {
-        uint32_t bit = UINT32_C(1) << i;
+        uint64_t bit = UINT64_C(1) << i;
         if (must & bit || (may & bit && !message_is_empty(message, &message_rows[i]))) {
             set |= bit;
             ++*count;
@@ -148,14 +160,14 @@ static enum wire_fault put_message(struct sink *sink, const struct message *mess
 {
     msgpack_packer to;
     size_t count;
-    uint32_t set = to_write(message, &count);
+    uint64_t set = to_write(message, &count);
     msgpack_packer_init(&to, sink, sink_write);
     if (!put_head(&to, message, count)) {
         return WIRE_EROOM;
     }
     for (unsigned i = 0; i < MESSAGE_FIELD_COUNT; i++) {
         enum wire_fault fault =
-            set & UINT32_C(1) << i ? put_field(&to, message, &message_rows[i]) : WIRE_OK;
+            set & UINT64_C(1) << i ? put_field(&to, message, &message_rows[i]) : WIRE_OK;
         if (fault != WIRE_OK) {
             *field = fault == WIRE_EROOM ? NULL : message_rows[i].key;
             return fault;

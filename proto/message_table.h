@@ -4,7 +4,7 @@
 
 #include "proto/message.h"
 
-enum field_type { FLAG, CODE, TEXT, NAME, ID, KIND, U32, U64, NAMES };
+enum field_type { FLAG, CODE, TEXT, NAME, ID, KIND, U32, U64, NAMES, BYTES };
 
 struct message_row {
     const char *key;
@@ -15,7 +15,7 @@ struct message_row {
 
 struct message_op_row {
     const char *word;
-    uint32_t must, may, reply_must, reply_may; /* MESSAGE_HAS(...) */
+    uint64_t must, may, reply_must, reply_may; /* MESSAGE_HAS(...) */
 };
 
 extern const struct message_row message_rows[MESSAGE_FIELD_COUNT];
@@ -23,8 +23,8 @@ extern const struct message_op_row message_ops[MESSAGE_OP_COUNT];
 extern const char *const message_kinds[]; /* by enum message_kind, the first one is NULL */
 
 /* The fields that a message of this op must have, and all that it may have. */
-uint32_t message_must_have(const struct message *message);
-uint32_t message_may_have(const struct message *message);
+uint64_t message_must_have(const struct message *message);
+uint64_t message_may_have(const struct message *message);
 
 /* Whether there is nothing in a field. */
 bool message_is_empty(const struct message *message, const struct message_row *row);

@@ -1,0 +1,70 @@
+/* The copy of a book that another host owns, and what the owner of a book hears from others.
+ *
+ * On a host that is not the owner, the book holds what the owner last said, what other hosts
+ * announced, and this host's own leases, so that its processes see each other at once. Whatever is
+ * decided there is below the owner's word. Three events (broker.h) change it:
+ *
+ *   STATE  the owner's whole book, of (epoch, version): replaces all that was heard before. A lease
+ *          that the owner named earlier and that is not in it has ended, unless it was named by a
+ *          later version than this one. Leases of this host that the owner never named stay. A state of
+ *          an older epoch, or of the same and an older version, changes nothing.
+ *   NAMED  the owner said in a reply what a lease of ours is now: the record is made or brought up to
+ *          date, and carries RECORD_NAMED and the version, so that no older state ends it.
+ *   CLAIM  another host's agent announced or withdrew a lease: only a hint. At the owner it counts as
+ *          an intention from then on, whatever the slots say; a withdrawal ends it. It never
+ *          revives what has ended (floors), never extends what the owner has granted, and an unknown
+ *          id under an epoch older than the book's is dead.
+ *
+ * Times come as what is left or has passed: no clock of another host is believed. */
+#ifndef BROKER_MIRROR_H
+#define BROKER_MIRROR_H
+
+#include "broker/reading.h"
+#include "broker/record.h"
+
+struct heard_lease {
+    struct lease_id id;
+    enum record_state state; /* HELD, DISPATCHED, ORPHAN; in NAMED also GONE, with `end` */
+    enum record_end end;
+    struct holder holder; /* local: 1 where it is a process of this host, set by the caller */
+    uint32_t units, arrived;
+    int32_t slot;          /* -1: any */
+    uint32_t ttl_ms;       /* 0: not told */
+    int64_t left_ms;       /* until it ends; not above TTL_MS_MAX is believed */
+    int64_t age_ms;        /* since it was acquired */
+    int64_t dispatched_ms; /* since it was dispatched, -1: it is not */
+    int64_t idle_ms;       /* a ghost since, -1: it is none */
+    uint64_t token, place; /* 0: none */
+    bool may_idle;
+};
+
+/* Of an owner. What lies behind the pointers is the caller's and borrowed for the step. */
+struct heard_state {
+    uint64_t epoch, version;
+    struct reading reading; /* its times are this host's: when it was heard less its age */
+    int32_t strangers;      /* units */
+    int64_t strangers_ms;   /* since when, -1: none */
+    int32_t waiting;        /* units of waiters, who are counted only */
+    uint32_t lease_count;   /* at most BOOK_LEASES_MAX */
+    const struct heard_lease *leases;
+};
+
+struct heard_named {
+    uint64_t epoch, version;
+    struct heard_lease lease;
+};
+
+struct heard_claim {
+    uint64_t epoch; /* of the provider as the claiming agent last heard it, 0: never */
+    bool withdrawn;
+    struct heard_lease lease; /* HELD or DISPATCHED */
+};
+
+struct step;
+
+/* mirror.c, called by broker_step. */
+void mirror_take_state(struct step *step, const struct heard_state *state);
+void mirror_take_named(struct step *step, const struct heard_named *named);
+void mirror_take_claim(struct step *step, const struct heard_claim *claim);
+
+#endif
