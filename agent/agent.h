@@ -36,7 +36,7 @@ struct provider {
     struct provider_spec spec;           /* of no engine where has_spec is false */
     char spec_text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC as it was declared */
     bool has_spec;
-    bool owned;                    /* this host speaks for it */
+    _Atomic bool owned;            /* this host speaks for it */
     _Atomic(struct group *) group; /* that its model shares a GPU with; NULL: none */
 
     pthread_mutex_t mutex; /* guards what follows */
@@ -108,6 +108,7 @@ struct lease_agent {
     int event_fd;
 
     struct speaker *speaker; /* NULL: this agent does not speak for the host */
+    struct fleet_config *fleet; /* as this agent was told; NULL: nothing of the fleet */
 };
 
 /* provider.c */
