@@ -37,7 +37,7 @@ struct provider {
     struct provider_spec spec;           /* of no engine where has_spec is false */
     char spec_text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC as it was declared */
     bool has_spec;
-    bool owned;                    /* this host speaks for it */
+    _Atomic bool owned;            /* this host speaks for it */
     _Atomic(struct group *) group; /* that its model shares a GPU with; NULL: none */
     _Atomic(struct provider_spec *) told; /* by the owner on another host, NULL: nothing */
 
@@ -118,6 +118,7 @@ struct lease_agent {
 
     struct speaker *speaker; /* NULL: this agent does not speak for the host */
     struct remote *remote;   /* what it knows of the fleet, and asks there (remote.h) */
+    struct fleet_config *fleet; /* as this agent was told; NULL: nothing of the fleet */
 };
 
 /* provider.c */
@@ -150,6 +151,9 @@ int provider_step_blind(struct provider *provider, struct event *event, struct e
  * at all. provider_told takes such a URL where nothing was declared. */
 const struct provider_spec *provider_source(const struct provider *provider);
 void provider_told(struct provider *provider, const char *url);
+
+/* Another host owns it: its book is a copy from now on, where it was none. */
+void provider_follow(struct provider *provider);
 
 /* view.c: opens the books of all providers that are known in the runtime directory. */
 void agent_discover(struct lease_agent *agent);

@@ -97,6 +97,8 @@ void asking_set_provider(struct asking *asking, struct provider *provider)
 {
     asking->provider = provider;
     asking->remote = remote_owner(provider, &asking->route);
+    if (asking->remote)
+        provider_follow(provider);
 }
 
 void asking_holder(const struct asking *asking, struct holder *holder)
@@ -250,7 +252,7 @@ int asking_wait(struct asking *asking)
 enum lease_basis asking_basis(const struct asking *asking)
 {
     const struct provider *provider = asking->provider;
-    bool read = provider->book->settings.probed && !asking->blind;
+    bool read = book_is_probed(provider->book) && !asking->blind;
     if (asking->named)
         return LEASE_BASIS_OWNER;
     if (provider->reach == LEASE_REACH_PROCESS)

@@ -92,4 +92,5 @@ void heard_state_of(const struct gossip_state *told, ns_t now, struct heard_stat
     state->strangers = told->strangers < 0 ? 0 : told->strangers;
     state->strangers_ms = told->strangers_ms;
     state->waiting = told->waiting < 0 ? 0 : told->waiting;
+    state->is_static = !told->probed;
 }

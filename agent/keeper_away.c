@@ -91,41 +91,6 @@ static bool tell(struct lease_agent *agent, const struct held *held, const struc
     return told;
 }
 
-/* Work that was sent without the owner's word runs already: it is told so, and names it anew. */
-static bool announce_running(struct lease_agent *agent, const struct held *held,
-                             const struct route *route)
-{
-    struct remote_reply reply;
-    struct request request = {.verb = VERB_ACQUIRE,
-                              .flags = REQUEST_RUNNING,
-                              .id = held->asked_by,
-                              .former = held->id,
-                              .units = held->units,
-                              .slot = held->slot,
-                              .ttl_ms = held->ttl_ms,
-                              .holder = held->holder,
-                              .epoch = route->epoch};
-    request.flags |= (held->flags & LEASE_MAY_IDLE ? REQUEST_MAY_IDLE : 0u) |
-                     (held->flags & LEASE_NO_HOLDER ? REQUEST_NO_HOLDER : 0u) |
-                     (held->flags & LEASE_BY_PID ? REQUEST_BY_PID : 0u);
-    bool answered = ask_there(held, route, &request, patience_end(), &reply);
-    ns_t now = host_now_ns();
-    bool granted = answered && reply.answer.verdict == ANSWER_GRANTED;
-    if (!granted) { /* a refusal is remembered by its id: the next question is another one */
-        static const struct request_id none;
-        keeper_put_off(agent, held->id, now + AGAIN_NS, answered ? &none : &request.id);
-        return answered;
-    }
-    struct lease_id by = reply.answer.lease;
-    if (!lease_id_equal(by, held->id))
-        step_here(held, VERB_RELEASE);
-    if (!keeper_replaced(agent, held->id, by, reply.answer.cell, true, now))
-        release_there(held, route, by, patience_end()); /* given back meanwhile */
-    return true;
-}
-
-/* ---- renewing -------------------------------------------------------------------------------- */
-
 static void keep_alive_here(struct lease_agent *agent, const struct held *held, ns_t now)
 {
     if (now < held->renew_ns || !keeper_renews(held))
@@ -133,6 +98,56 @@ static void keep_alive_here(struct lease_agent *agent, const struct held *held, 
     step_here(held, VERB_RENEW);
     keeper_renewed(agent, held->id, held->named, now, now + AGAIN_NS);
 }
+
+/* By the id that it has, or anew where that is dead by what the owner knows. */
+static bool ask_running(const struct held *held, const struct route *route, bool by_id,
+                        struct remote_reply *reply)
+{
+    struct request request = {.verb = VERB_ACQUIRE,
+                              .flags = REQUEST_RUNNING,
+                              .id = held->asked_by,
+                              .former = held->id,
+                              .units = held->units,
+                              .slot = held->slot,
+                              .ttl_ms = held->ttl_ms,
+                              .holder = held->holder};
+    request.flags |= (held->flags & LEASE_MAY_IDLE ? REQUEST_MAY_IDLE : 0u) |
+                     (held->flags & LEASE_NO_HOLDER ? REQUEST_NO_HOLDER : 0u) |
+                     (held->flags & LEASE_BY_PID ? REQUEST_BY_PID : 0u);
+    request.epoch = remote_epoch(held->provider, route, held->id);
+    if (by_id)
+        request.lease = held->id;
+    else
+        request.id.hi = ~request.id.hi; /* the same for each try of this one */
+    return ask_there(held, route, &request, patience_end(), reply);
+}
+
+/* Work that was sent without the owner's word runs already. */
+static bool announce_running(struct lease_agent *agent, struct held held, const struct route *route)
+{
+    struct remote_reply reply;
+    if (held.asked_by.lo == 0)
+        agent_request_id(&held.asked_by);
+    bool answered = ask_running(&held, route, true, &reply);
+    if (answered && reply.answer.verdict == ANSWER_GONE)
+        answered = ask_running(&held, route, false, &reply);
+    ns_t now = host_now_ns();
+    if (!answered || reply.answer.verdict != ANSWER_GRANTED) {
+        /* a refusal is remembered by its id: the next question is another one */
+        static const struct request_id none;
+        keeper_put_off(agent, held.id, now + AGAIN_NS, answered ? &none : &held.asked_by);
+        keep_alive_here(agent, &held, now);
+        return answered;
+    }
+    struct lease_id by = reply.answer.lease;
+    if (!lease_id_equal(by, held.id))
+        step_here(&held, VERB_RELEASE);
+    if (!keeper_replaced(agent, held.id, by, reply.answer.cell, true, now))
+        release_there(&held, route, by, patience_end()); /* given back meanwhile */
+    return true;
+}
+
+/* ---- renewing -------------------------------------------------------------------------------- */
 
 static bool renew(struct lease_agent *agent, const struct held *held, const struct route *route)
 {
@@ -182,7 +197,7 @@ bool keeper_look_away(struct lease_agent *agent, const struct held *held,
         return true;
     }
     if (!held->named && held->dispatched && now >= held->away_ns)
-        return announce_running(agent, held, route);
+        return announce_running(agent, *held, route);
     return is_worth_asking(held, now) ? renew(agent, held, route) : true;
 }
 

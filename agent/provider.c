@@ -443,6 +443,20 @@ int provider_step_blind(struct provider *provider, struct event *event, struct e
     return step_in_group(provider, true, event, effects, budget_ms);
 }
 
+void provider_follow(struct provider *provider)
+{
+    static const struct effects none_happened;
+    pthread_mutex_lock(&provider->mutex);
+    bool new = provider->table && !provider->owned && !book_is_copy(provider->book);
+    if (new && begin(provider, LOCK_BUDGET_MS) == 0) {
+        mirror_begin(provider->book);
+        if (book_is_dirty(provider->book))
+            table_commit(provider->table, provider->book, &none_happened, begun_ns(provider));
+        table_end(provider->table);
+    }
+    pthread_mutex_unlock(&provider->mutex);
+}
+
 int provider_look(struct provider *provider)
 {
     int error = provider->table ? table_look(provider->table, provider->book) : LEASE_EVANISHED;

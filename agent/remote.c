@@ -40,11 +40,17 @@ bool remote_peek(struct provider *provider, struct lease_id id, struct record *c
 
 uint64_t remote_epoch(struct provider *provider, const struct route *route, struct lease_id id)
 {
-    struct record record;
-    uint32_t cell;
-    if (peek(provider, id, &record, &cell) && (record.flags & RECORD_NAMED) && record.token)
-        return record.token >> TOKEN_BITS;
-    return route->epoch;
+    uint64_t named = 0, heard = 0;
+    pthread_mutex_lock(&provider->mutex);
+    if (provider->table && provider_look(provider) == 0) {
+        const struct record *record =
+            id.counter ? book_find(provider->book, id, UINT32_MAX) : NULL;
+        if (record && (record->flags & RECORD_NAMED))
+            named = record->token >> TOKEN_BITS;
+        heard = mirror_epoch(provider->book);
+    }
+    pthread_mutex_unlock(&provider->mutex);
+    return named ? named : heard > route->epoch ? heard : route->epoch;
 }
 
 static int take_state(struct provider *provider, const struct gossip_state *told,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "agent/fleet_config.h"
 #include "agent/remote.h"
 #include "agent/remote_peers.h"
 #include "broker/host_clock.h"
@@ -41,16 +42,31 @@ struct remote {
     _Atomic uint64_t counter;
 };
 
+/* Peers as they are written in a configuration. */
+static int take_peers(struct remote *remote, const char *const *peers, size_t count, char *error,
+                      size_t error_size)
+{
+    if (count == 0)
+        return 0;
+    struct fleet_config *config = calloc(1, sizeof *config);
+    remote->peers = calloc(count, sizeof *remote->peers);
+    int result = config && remote->peers ? 0 : LEASE_ENOMEM;
+    for (size_t i = 0; i < count && result == 0; i++) {
+        result = peers[i] ? fleet_config_add_peer(config, peers[i]) : LEASE_EINVAL;
+        if (result == LEASE_EINVAL)
+            snprintf(error, error_size, "peer '%.127s' is not tcp://HOST[:PORT][,name=PEER]",
+                     peers[i] ? peers[i] : "");
+    }
+    for (uint32_t i = 0; result == 0 && i < config->peer_count; i++)
+        memcpy(remote->peers[remote->peer_count++], config->peers[i].endpoint,
+               sizeof remote->peers[0]);
+    free(config);
+    return result;
+}
+
 int remote_open(struct lease_agent *agent, const char *const *peers, size_t count, char *error,
                 size_t error_size)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!peers[i] || strlen(peers[i]) >= FLEET_ENDPOINT_SIZE ||
-            asker_check_endpoint(peers[i]) < 0) {
-            snprintf(error, error_size, "%.100s is no endpoint of a peer: tcp://ADDRESS:PORT",
-                     peers[i] ? peers[i] : "nothing");
-            return LEASE_EINVAL;
-        }
     struct remote *remote = calloc(1, sizeof *remote);
     if (!remote)
         return LEASE_ENOMEM;
@@ -58,14 +74,8 @@ int remote_open(struct lease_agent *agent, const char *const *peers, size_t coun
     pthread_mutex_init(&remote->fetch_mutex, NULL);
     remote->instance = host_random_u64() | 1;
     agent->remote = remote;
-    remote->peers = calloc(count + 1, sizeof *remote->peers);
-    if (!remote->peers || asker_open(&remote->asker) < 0) {
-        remote_close(agent);
-        return LEASE_ENOMEM;
-    }
-    for (size_t i = 0; i < count; i++)
-        snprintf(remote->peers[remote->peer_count++], FLEET_ENDPOINT_SIZE, "%s", peers[i]);
-    return 0;
+    int result = take_peers(remote, peers, count, error, error_size);
+    return result < 0 ? result : asker_open(&remote->asker);
 }
 
 void remote_close(struct lease_agent *agent)
@@ -73,7 +83,8 @@ void remote_close(struct lease_agent *agent)
     struct remote *remote = agent->remote;
     if (!remote)
         return;
-    asker_close(&remote->asker);
+    if (remote->asker)
+        asker_close(&remote->asker);
     routes_free(&remote->file);
     routes_free(&remote->told);
     pthread_mutex_destroy(&remote->fetch_mutex);
