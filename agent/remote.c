@@ -252,21 +252,15 @@ static enum record_end end_of(const char *text)
     return END_EXPIRED;
 }
 
-static bool read_verdict(const char *word, enum verdict *verdict)
+static bool read_verdict(enum message_verdict told, enum verdict *verdict)
 {
-    static const struct {
-        const char *word;
-        enum verdict verdict;
-    } words[] = {{"granted", ANSWER_GRANTED},
-                 {"go", ANSWER_GO},
-                 {"no", ANSWER_NO},
-                 {"gone", ANSWER_GONE}};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(words[i].word, word) == 0) {
-            *verdict = words[i].verdict;
-            return true;
-        }
-    return false;
+    switch (told) {
+    case MESSAGE_GRANTED: *verdict = ANSWER_GRANTED; return true;
+    case MESSAGE_GO: *verdict = ANSWER_GO; return true;
+    case MESSAGE_NO: *verdict = ANSWER_NO; return true;
+    case MESSAGE_GONE: *verdict = ANSWER_GONE; return true;
+    default: return false;
+    }
 }
 
 static enum record_state state_of(const struct request *request, const struct answer *answer,
@@ -285,10 +279,12 @@ static enum record_state state_of(const struct request *request, const struct an
 static enum record_end end_for(const struct request *request, const struct answer *answer,
                                const char *text)
 {
+    if (request->verb == VERB_RELEASE)
+        return request->flags & REQUEST_FORCE ? END_FORCED : END_RELEASED;
     switch (answer->verdict) {
     case ANSWER_GONE: return end_of(text);
     case ANSWER_NO: return request->wait_ms > 0 ? END_GAVE_UP : END_REFUSED;
-    default: return request->flags & REQUEST_FORCE ? END_FORCED : END_RELEASED;
+    default: return END_RELEASED;
     }
 }
 
