@@ -71,6 +71,7 @@ struct held {
     bool dispatched;
     bool lost;      /* an event waits for lease_event_next */
     bool named;     /* the owner on another host knows it as it is */
+    bool unanswered; /* by that owner, when it was renewed last */
     bool releasing; /* given back, but the book was locked: done as soon as it can be */
     bool untold;    /* given back here, but the owner on another host does not know it yet */
     bool undo;      /* with untold: an owner that was silent may have granted it, `asked_by` what */

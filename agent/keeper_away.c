@@ -96,7 +96,7 @@ static void keep_alive_here(struct lease_agent *agent, const struct held *held, 
     if (now < held->renew_ns || !keeper_renews(held))
         return;
     step_here(held, VERB_RENEW);
-    keeper_renewed(agent, held->id, held->named, now, now + AGAIN_NS);
+    keeper_renewed(agent, held->id, held->named, true, now);
 }
 
 /* By the id that it has, or anew where that is dead by what the owner knows. */
@@ -171,7 +171,7 @@ static bool renew(struct lease_agent *agent, const struct held *held, const stru
         keep_alive_here(agent, held, now);
     else
         keeper_renewed(agent, held->id, answer->state == RECORD_DISPATCHED || !held->dispatched,
-                       now, 0);
+                       false, now);
     return answered;
 }
 
@@ -181,7 +181,8 @@ static bool is_worth_asking(const struct held *held, ns_t now)
     enum reason reason;
     enum record_end end;
     bool due = keeper_renews(held) && now >= held->renew_ns;
-    bool doubtful = held->named && keeper_look_up(held, &reason, &end) != STANDS;
+    bool doubtful =
+        held->unanswered || (held->named && keeper_look_up(held, &reason, &end) != STANDS);
     return due || (doubtful && now >= held->away_ns);
 }
 
