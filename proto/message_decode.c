@@ -137,11 +137,13 @@ static enum wire_fault get_code(const struct wire_item *item, int32_t *code)
     return WIRE_OK;
 }
 
-static enum wire_fault get_kind(const struct wire_item *item, enum message_kind *kind)
+/* Which of words[1 ...maximum] it is. */
+static enum wire_fault get_one_of(const struct wire_item *item, const char *const *words,
+                                  uint64_t maximum, uint64_t *n)
 {
-    for (enum message_kind k = MESSAGE_DAEMON; k <= MESSAGE_EMBEDDED; k++) {
-        if (is_word(item, message_kinds[k])) {
-            *kind = k;
+    for (uint64_t i = 1; i <= maximum; i++) {
+        if (is_word(item, words[i])) {
+            *n = i;
             return WIRE_OK;
         }
     }
@@ -185,7 +187,14 @@ static enum wire_fault get_field(struct wire_place place, const struct message_r
         *(bool *)at = item.type == WIRE_BOOL && item.number != 0;
         return item.type == WIRE_BOOL ? WIRE_OK : WIRE_ETYPE;
     case CODE: return get_code(&item, (int32_t *)(void *)at);
-    case KIND: return get_kind(&item, (enum message_kind *)(void *)at);
+    case KIND:
+        fault = get_one_of(&item, message_kinds, field->maximum, &number);
+        *(enum message_kind *)(void *)at = (enum message_kind)number;
+        return fault;
+    case VERDICT:
+        fault = get_one_of(&item, message_verdicts, field->maximum, &number);
+        *(enum message_verdict *)(void *)at = (enum message_verdict)number;
+        return fault;
     case U32:
         fault = get_number(&item, field->maximum, &number);
         *(uint32_t *)(void *)at = (uint32_t)number;

@@ -86,12 +86,13 @@ static enum wire_fault put_code(msgpack_packer *to, int32_t code)
     return msgpack_pack_int32(to, code) == 0 ? WIRE_OK : WIRE_EROOM;
 }
 
-static enum wire_fault put_kind(msgpack_packer *to, enum message_kind kind)
+static enum wire_fault put_one_of(msgpack_packer *to, unsigned n, const char *const *words,
+                                  uint64_t maximum)
 {
-    if (kind != MESSAGE_DAEMON && kind != MESSAGE_EMBEDDED) {
+    if (n == 0 || n > maximum) {
         return WIRE_EVALUE;
     }
-    return put_word(to, message_kinds[kind]) ? WIRE_OK : WIRE_EROOM;
+    return put_word(to, words[n]) ? WIRE_OK : WIRE_EROOM;
 }
 
 static enum wire_fault put_value(msgpack_packer *to, const struct message_bytes *bytes,
@@ -118,7 +119,12 @@ static enum wire_fault put_field(msgpack_packer *to, const struct message *messa
                    ? WIRE_OK
                    : WIRE_EROOM;
     case CODE: return put_code(to, *(const int32_t *)(const void *)at);
-    case KIND: return put_kind(to, *(const enum message_kind *)(const void *)at);
+    case KIND:
+        return put_one_of(to, (unsigned)*(const enum message_kind *)(const void *)at, message_kinds,
+                          field->maximum);
+    case VERDICT:
+        return put_one_of(to, (unsigned)*(const enum message_verdict *)(const void *)at,
+                          message_verdicts, field->maximum);
     case U32: return put_number(to, *(const uint32_t *)(const void *)at, field->maximum);
     case U64: return put_number(to, *(const uint64_t *)(const void *)at, field->maximum);
     case ID: return put_bytes(to, (const uint8_t *)at) ? WIRE_OK : WIRE_EROOM;
