@@ -1,0 +1,5 @@
+#include "tests/lib/check.h"
+int main(void)
+{
+    return 0;
+}
