@@ -107,8 +107,8 @@ struct lease_agent {
     _Atomic uint32_t interrupts; /* grows with lease_interrupt */
     int event_fd;
 
-    struct speaker *speaker; /* NULL: this agent does not speak for the host */
-    struct fleet_config *fleet; /* as this agent was told; NULL: nothing of the fleet */
+    struct speaker *speaker;              /* NULL: this agent does not speak for the host */
+    _Atomic(struct fleet_config *) fleet; /* as it was told, or the last speaker left; NULL: off */
 };
 
 /* provider.c */
@@ -117,6 +117,12 @@ struct lease_agent {
  * LEASE_EFULL, LEASE_ENOMEM. A book that cannot be opened in the runtime directory falls back to
  * the process tier, with provider->warning. */
 struct provider *provider_find(struct lease_agent *agent, const char *name, int *error);
+
+/* The same for a copy of what another host owns: the book is made where there is none. */
+struct provider *provider_mirror(struct lease_agent *agent, const char *name, int *error);
+
+/* The URL names this host, as far as can be told without asking a resolver. */
+bool provider_is_here(const struct provider_spec *spec);
 
 /* Adds a declared one, NAME=SPEC, without opening its book; why (SPEC_ERROR_SIZE bytes) says what is
  * wrong with it. LEASE_EINVAL, LEASE_EFULL, LEASE_ENOMEM. A second declaration of the same name
