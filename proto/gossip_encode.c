@@ -35,11 +35,12 @@ static bool has_no_zero(const struct gossip_row *row)
     return row->type == ID || row->type == TEXT || row->type == NAME;
 }
 
-/* Which rows go into the map. */
-static enum wire_fault to_write(const struct gossip_map *map, const char *object, uint32_t *rows,
-                                uint32_t *count)
+/* Begins a map, and says which rows go into it. */
+static enum wire_fault put_head(msgpack_packer *to, const struct gossip_map *map,
+                                const char *object, uint32_t *rows)
 {
-    *rows = *count = 0;
+    uint32_t count = 0;
+    *rows = 0;
     for (uint32_t i = 0; i < map->row_count; i++) {
         const struct gossip_row *row = &map->rows[i];
         bool empty = is_empty(row, object);
@@ -48,10 +49,10 @@ static enum wire_fault to_write(const struct gossip_map *map, const char *object
         }
         if (!empty || row->must) {
             *rows |= UINT32_C(1) << i;
-            ++*count;
+            count++;
         }
     }
-    return WIRE_OK;
+    return msgpack_pack_map(to, count) == 0 ? WIRE_OK : WIRE_EROOM;
 }
 
 static enum wire_fault put_value(msgpack_packer *to, const struct gossip_map *map,
@@ -83,11 +84,8 @@ static enum wire_fault put_value(msgpack_packer *to, const struct gossip_map *ma
 static enum wire_fault put_flat(msgpack_packer *to, const struct gossip_map *map,
                                 const char *object)
 {
-    uint32_t rows, count;
-    enum wire_fault fault = to_write(map, object, &rows, &count);
-    if (fault == WIRE_OK && msgpack_pack_map(to, count) != 0) {
-        return WIRE_EROOM;
-    }
+    uint32_t rows;
+    enum wire_fault fault = put_head(to, map, object, &rows);
     for (uint32_t i = 0; fault == WIRE_OK && i < map->row_count; i++) {
         if (rows & UINT32_C(1) << i) {
             const struct gossip_row *row = &map->rows[i];
@@ -128,11 +126,8 @@ static enum wire_fault put_row(msgpack_packer *to, const struct gossip_map *map,
 static enum wire_fault put_map(msgpack_packer *to, enum gossip_map_name name, const void *object)
 {
     const struct gossip_map *map = &gossip_maps[name];
-    uint32_t rows, count;
-    enum wire_fault fault = to_write(map, object, &rows, &count);
-    if (fault == WIRE_OK && msgpack_pack_map(to, count) != 0) {
-        return WIRE_EROOM;
-    }
+    uint32_t rows;
+    enum wire_fault fault = put_head(to, map, object, &rows);
     for (uint32_t i = 0; fault == WIRE_OK && i < map->row_count; i++) {
         if (rows & UINT32_C(1) << i) {
             fault = put_row(to, map, &map->rows[i], object);
