@@ -8,6 +8,8 @@
  *
  * A connection that is lost is tried again by libzmq, at random intervals, the longest of them
  * MESH_RECONNECT_LONGEST_MS and as much again; who is gone for good is for the caller to disconnect.
+ * It gives up for ever where a peer has sent a frame beyond WIRE_MESSAGE_MAX, or is no ZeroMQ: one that
+ * stays silent is to be disconnected and connected again now and then.
  *
  * Threads: one at a time. After fork the child may only close, which frees nothing there. */
 #ifndef AGENT_MESH_H
