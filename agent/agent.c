@@ -75,7 +75,7 @@ static int take_fleet(struct lease_agent *agent, const struct lease_options *opt
         return LEASE_ENOMEM;
     int result = fleet_config_take(options, fleet, error, error_size);
     if (result == 0 && fleet_config_is_on(fleet))
-        agent->fleet = fleet;
+        atomic_store(&agent->fleet, fleet);
     else
         free(fleet);
     return result;
@@ -137,7 +137,7 @@ static void free_agent(struct lease_agent *agent)
     pthread_mutex_destroy(&agent->directory_mutex);
     pthread_mutex_destroy(&agent->groups_mutex);
     free(agent->held);
-    free(agent->fleet);
+    free(atomic_load(&agent->fleet));
     free(agent);
 }
 

@@ -42,6 +42,7 @@ struct provider {
     _Atomic(struct provider_spec *) told; /* by the owner on another host, NULL: nothing */
 
     pthread_mutex_t mutex; /* guards what follows */
+    bool mirrored; /* made since another host's agent told of it */
     struct book *book;
     struct broker broker;
     enum lease_reach reach;             /* of the table in use; NONE: no book yet */
@@ -119,7 +120,7 @@ struct lease_agent {
 
     struct speaker *speaker; /* NULL: this agent does not speak for the host */
     struct remote *remote;   /* what it knows of the fleet, and asks there (remote.h) */
-    struct fleet_config *fleet; /* as this agent was told; NULL: nothing of the fleet */
+    _Atomic(struct fleet_config *) fleet; /* as it was told, or the last speaker left; NULL: off */
 };
 
 /* provider.c */
@@ -128,6 +129,12 @@ struct lease_agent {
  * LEASE_EFULL, LEASE_ENOMEM. A book that cannot be opened in the runtime directory falls back to
  * the process tier, with provider->warning. */
 struct provider *provider_find(struct lease_agent *agent, const char *name, int *error);
+
+/* The same for a copy of what another host owns: the book is made where there is none. */
+struct provider *provider_mirror(struct lease_agent *agent, const char *name, int *error);
+
+/* The URL names this host, as far as can be told without asking a resolver. */
+bool provider_is_here(const struct provider_spec *spec);
 
 /* Adds a declared one, NAME=SPEC, without opening its book; why (SPEC_ERROR_SIZE bytes) says what is
  * wrong with it. LEASE_EINVAL, LEASE_EFULL, LEASE_ENOMEM. A second declaration of the same name

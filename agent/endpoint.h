@@ -24,6 +24,6 @@ void endpoint_format(const char *host, uint16_t port, char *text);
 
 bool endpoint_is_numeric(const char *host);
 bool endpoint_is_loopback(const char *host); /* localhost, too */
-bool endpoint_is_any(const char *host);      /* every address of the host: tells no one where it is */
+bool endpoint_is_any(const char *host); /* every address of the host: tells no one where it is */
 
 #endif

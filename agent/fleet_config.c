@@ -30,17 +30,30 @@ static int refuse_endpoint(const char *what, const char *text, char *error, size
     return LEASE_EINVAL;
 }
 
-/* Where anybody could come in who reaches this host. */
-static int check_exposed(const char *what, const char *text, bool insecure, char *error,
-                         size_t error_size)
+/* One of this host. Beyond loopback anybody could come in who reaches it. */
+static int take_own(const char *what, const char *text, bool insecure, char *to, char *error,
+                    size_t error_size)
 {
     struct endpoint endpoint;
-    if (insecure || !endpoint_parse(text, &endpoint) || endpoint_is_loopback(endpoint.host))
-        return 0;
-    snprintf(error, error_size,
-             "%s %s is beyond loopback: without keys that needs --insecure, or take tcp://127.0.0.1",
-             what, text);
-    return LEASE_EINVAL;
+    if (!endpoint_parse(text, &endpoint))
+        return refuse_endpoint(what, text, error, error_size);
+    if (strcmp(endpoint.host, "localhost") == 0)
+        strcpy(endpoint.host, "127.0.0.1");
+    if (strcmp(endpoint.host, "*") == 0)
+        strcpy(endpoint.host, "0.0.0.0");
+    if (!endpoint_is_numeric(endpoint.host)) {
+        snprintf(error, error_size, "%s %s is no address, take one of this host's", what, text);
+        return LEASE_EINVAL;
+    }
+    if (!insecure && !endpoint_is_loopback(endpoint.host)) {
+        snprintf(
+            error, error_size,
+            "%s %s is beyond loopback: without keys that needs --insecure, or take tcp://127.0.0.1",
+            what, text);
+        return LEASE_EINVAL;
+    }
+    endpoint_format(endpoint.host, endpoint.port, to);
+    return 0;
 }
 
 int fleet_config_add_peer(struct fleet_config *config, const char *text)
@@ -81,10 +94,10 @@ static int take_listen(const struct lease_options *options, struct fleet_config 
             snprintf(error, error_size, "more than %d endpoints to listen at", FLEET_LISTEN_MAX);
             return LEASE_EINVAL;
         }
-        if (!take_endpoint(text, config->listen[config->listen_count]))
-            return refuse_endpoint("listen", text, error, error_size);
-        if (check_exposed("listen", text, config->insecure, error, error_size) < 0)
-            return LEASE_EINVAL;
+        int result = take_own("listen", text, config->insecure,
+                              config->listen[config->listen_count], error, error_size);
+        if (result < 0)
+            return result;
         config->listen_count++;
     }
     return 0;
@@ -109,19 +122,17 @@ static int take_peers(const struct lease_options *options, struct fleet_config *
 int fleet_config_take(const struct lease_options *options, struct fleet_config *config, char *error,
                       size_t error_size)
 {
-    const struct {
-        const char *what, *text;
-        char *to;
-    } single[] = {{"publish", options->publish, config->publish},
-                  {"advertise", options->advertise, config->advertise},
-                  {"relay", options->relay, config->relay}};
     config->insecure = options->insecure != 0;
-    for (size_t i = 0; i < sizeof single / sizeof single[0]; i++)
-        if (single[i].text && !take_endpoint(single[i].text, single[i].to))
-            return refuse_endpoint(single[i].what, single[i].text, error, error_size);
-    if (options->publish &&
-        check_exposed("publish", options->publish, config->insecure, error, error_size) < 0)
-        return LEASE_EINVAL;
-    int result = take_listen(options, config, error, error_size);
+    /* others take it as it is told, and ask no resolver about it */
+    int result = options->advertise ? take_own("advertise", options->advertise, true,
+                                               config->advertise, error, error_size)
+                                    : 0;
+    if (result == 0 && options->publish)
+        result = take_own("publish", options->publish, config->insecure, config->publish, error,
+                          error_size);
+    if (result == 0 && options->relay)
+        result = take_own("relay", options->relay, true, config->relay, error, error_size);
+    if (result == 0)
+        result = take_listen(options, config, error, error_size);
     return result < 0 ? result : take_peers(options, config, error, error_size);
 }

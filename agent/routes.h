@@ -10,10 +10,10 @@
 
 #include "broker/fleet.h"
 
-#define ROUTES_FILE      "fleet.json"
-#define ROUTES_MAX       1024
+#define ROUTES_FILE         "fleet.json"
+#define ROUTES_MAX          1024
 #define ROUTES_WARNING_SIZE 256
-#define ROUTES_PEERS_MAX FLEET_PEERS_MAX
+#define ROUTES_PEERS_MAX    FLEET_PEERS_MAX
 
 struct route_peer {
     char name[NAME_SIZE];
