@@ -11,10 +11,10 @@ static ns_t orphan_end(const struct book *book, const struct record *record)
 {
     if (book->sight.reading.signal != SIGNAL_EXACT)
         return record->ended_ns + (ns_t)book->settings.drain_ms * NS_PER_MS;
+    if (book_is_copy(book) && (record->flags & RECORD_NAMED)) /* the owner says when, if it lives */
+        return record->ended_ns + (ns_t)TTL_MS_MAX * NS_PER_MS;
     /* a reading ends what one has shown, time what none did */
-    ns_t end = record->arrived > 0 ? NS_NEVER : admission_settled_ns(book, record);
-    ns_t most = record->ended_ns + (ns_t)TTL_MS_MAX * NS_PER_MS;
-    return book_is_copy(book) && end > most ? most : end; /* the owner may never be heard again */
+    return record->arrived > 0 ? NS_NEVER : admission_settled_ns(book, record);
 }
 
 static ns_t end_of(const struct book *book, const struct record *record)
