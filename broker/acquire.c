@@ -38,7 +38,8 @@ static void acquire_again(struct step *step, const struct request *request,
     switch (record->state) {
     case RECORD_HELD:
         step_reply_of(step, ANSWER_GRANTED, REASON_NONE, record);
-        step_tell_wait(step, record);
+        if (request_id_equal(record->acquired_by, request->id))
+            step_tell_wait(step, record);
         break;
     case RECORD_DISPATCHED: step_reply_of(step, ANSWER_GRANTED, REASON_NONE, record); break;
     case RECORD_WAITING: wait_again(step, request, record); break;

@@ -369,7 +369,8 @@ static void state_of_other(struct step *step, struct record *record, const struc
                            uint64_t version)
 {
     struct record after = *record;
-    bool ran_ahead = record->state == RECORD_DISPATCHED && draft->state == RECORD_HELD;
+    bool ran_ahead = record->state == RECORD_DISPATCHED && draft->state == RECORD_HELD &&
+                     record->deadline_ns > step->now;
     take_facts(&after, draft, version);
     after.ttl_ms = draft->ttl_ms;
     after.holder = draft->holder;
