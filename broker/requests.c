@@ -71,8 +71,7 @@ static bool is_of_other_host(const struct holder *a, const struct holder *b)
 static bool is_not_yours(const struct record *record, const struct request *request)
 {
     const struct holder *holder = &record->holder, *asker = &request->holder;
-    if ((request->flags & REQUEST_FORCE) ||
-        (record->flags & (RECORD_NO_HOLDER | RECORD_BY_PID)))
+    if ((request->flags & REQUEST_FORCE) || (record->flags & (RECORD_NO_HOLDER | RECORD_BY_PID)))
         return false;
     if (is_of_other_host(holder, asker))
         return true;

@@ -263,7 +263,7 @@ static void nonsense_is_brought_into_bounds(void **state)
     uint64_t counter = world.book.counter_max;
     granted(acquire(.units = 1, .wait_ms = 0, .flags = REQUEST_RUNNING));
     assert_int_equal(world.book.counter_max, counter + 1); /* their numbers are not ours */
-    next_state.epoch = EPOCH_MAX; /* nobody could go above it */
+    next_state.epoch = EPOCH_MAX;                          /* nobody could go above it */
     says_nothing();
     is_state(THEIRS(3), DISPATCHED);
     next_state.epoch = 0;

@@ -243,7 +243,7 @@ static void ids_of_the_past_are_dead(void **state)
     go(far_verify(BROUGHT(1), .epoch = 1000));
     book_raise_epoch(&world.book, 1001);
     go(far_verify(BROUGHT(1), .epoch = 1000)); /* it is known, whatever its epoch */
-    go(far_verify(BROUGHT(2))); /* never heard of one */
+    go(far_verify(BROUGHT(2)));                /* never heard of one */
     far_release(BROUGHT(1));
     gone(far_verify(BROUGHT(1)), REASON_ENDED);
     gone(far_acquire(BROUGHT(1)), REASON_ENDED);
@@ -333,8 +333,7 @@ static void a_death_is_told_by_its_host(void **state)
     struct lease_id held = granted(far_acquire(none, .pid = 9));
     granted(far_release(held, .flags = REQUEST_DIED));
     is_state(held, GONE);
-    struct lease_id outlives =
-        go(far_verify(none, .pid = 7, .flags = REQUEST_NO_HOLDER));
+    struct lease_id outlives = go(far_verify(none, .pid = 7, .flags = REQUEST_NO_HOLDER));
     granted(far_release(outlives, .flags = REQUEST_DIED));
     is_state(outlives, DISPATCHED);
     uint16_t cell = (uint16_t)book_index(&world.book, record_of(b));
