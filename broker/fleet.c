@@ -192,7 +192,7 @@ static bool is_newer(uint64_t epoch, uint64_t version, uint64_t than_epoch, uint
 
 static void take_url(struct fleet_offer *offer, const char *url)
 {
-    if (url && strncmp(offer->url, url, sizeof offer->url) != 0)
+    if (url && strcmp(offer->url, url) != 0)
         text_copy(offer->url, sizeof offer->url, url);
 }
 

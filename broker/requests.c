@@ -60,7 +60,7 @@ static void answer_renew(struct step *step, const struct request *request)
 static bool is_of_other_host(const struct holder *a, const struct holder *b)
 {
     if (a->host[0] && b->host[0])
-        return strncmp(a->host, b->host, NAME_SIZE) != 0;
+        return strcmp(a->host, b->host) != 0;
     return a->local != b->local && (a->local || a->host[0]) && (b->local || b->host[0]);
 }
 
