@@ -130,6 +130,7 @@ static void a_copy_shows_what_the_owner_says(void **state)
     assert_int_equal(record->place, 1);
     assert_true(is_named(THEIRS(1)));
     assert_int_equal(left_ms(THEIRS(1)), 30000);
+    assert_int_equal(world.book.token_max, (UINT64_C(500) << TOKEN_BITS) + 2);
     assert_int_equal(world.book.head.epoch, 500); /* though the file began with 1000 */
     assert_int_equal(mirror_epoch(&world.book), 500);
     struct tally tally = tally_now();
@@ -336,7 +337,10 @@ static void what_the_owner_named_ends_when_a_newer_state_lacks_it(void **state)
     assert_true(is_named(THEIRS(1)));
     assert_int_equal(record_of(THEIRS(1))->holder.pid_start, 99);
     next_state.version = 12;
-    says_nothing(); /* 13: made after the first was named and before the second */
+    struct heard_lease before = run_by("m5", THEIRS(2));
+    before.left_ms = 1000;
+    says(before); /* 13: made after the first was named and before the second renewed */
+    assert_int_equal(left_ms(THEIRS(2)), 29999);
     is_state(THEIRS(1), GONE);
     is_state(THEIRS(2), DISPATCHED);
     named_at(13, run_by("m5", THEIRS(1))); /* late: that word is in the state */
