@@ -3,7 +3,8 @@
 #include <string.h>
 
 const struct message_row message_rows[MESSAGE_FIELD_COUNT] = {
-#define FIELD_ROW(member, type, maximum) {#member, type, offsetof(struct message, member), maximum},
+#define FIELD_ROW(member, type, maximum)                                                           \
+    {#member, sizeof #member - 1, type, offsetof(struct message, member), maximum},
     MESSAGE_FIELDS(FIELD_ROW)
 #undef FIELD_ROW
 };
@@ -18,9 +19,22 @@ _Static_assert(MESSAGE_FIELD_COUNT <= 64, "the sets of fields are 64 bits wide")
 
 const char *const message_kinds[] = {[MESSAGE_DAEMON] = "daemon", [MESSAGE_EMBEDDED] = "embedded"};
 
+const char *const message_verdicts[] = {
+    [MESSAGE_GRANTED] = "granted",
+    [MESSAGE_GO] = "go",
+    [MESSAGE_NO] = "no",
+    [MESSAGE_GONE] = "gone",
+};
+
 const char *message_op_word(enum message_op op)
 {
     return (unsigned)op < MESSAGE_OP_COUNT ? message_ops[op].word : "";
+}
+
+const char *message_verdict_word(enum message_verdict verdict)
+{
+    bool known = verdict >= MESSAGE_GRANTED && verdict <= MESSAGE_GONE;
+    return known ? message_verdicts[verdict] : "";
 }
 
 void message_request(struct message *message, enum message_op op, const uint8_t *req)
@@ -65,6 +79,7 @@ bool message_is_empty(const struct message *message, const struct message_row *r
     case FLAG: return !*(const bool *)at;
     case CODE: return *(const int32_t *)(const void *)at == 0;
     case KIND: return *(const enum message_kind *)(const void *)at == MESSAGE_NO_KIND;
+    case VERDICT: return *(const enum message_verdict *)(const void *)at == MESSAGE_NO_VERDICT;
     case U32: return *(const uint32_t *)(const void *)at == 0;
     case U64: return *(const uint64_t *)(const void *)at == 0;
     case ID: return memcmp(at, no_id, sizeof no_id) == 0;

@@ -17,9 +17,11 @@
 #include "proto/limits.h"
 #include "proto/wire.h"
 
-/* Room for whatever message_encode writes: without state, beat and peers, and with them. */
+/* Room for whatever message_encode writes: without state, beat and peers, and with them; and what
+ * these three may be together. A full beat leaves less than WIRE_STATE_MAX to the peers. */
 #define MESSAGE_PACKED_MAX 8192
 #define MESSAGE_BYTES_MAX  WIRE_MESSAGE_MAX
+#define MESSAGE_BYTES_ROOM (MESSAGE_BYTES_MAX - MESSAGE_PACKED_MAX)
 
 /* X(member of struct message and key on the wire, type, maximum) */
 #define MESSAGE_FIELDS(X)                                                                          \
@@ -53,7 +55,7 @@
     X(died, FLAG, 1)                                                                               \
     X(epoch, U64, WIRE_NUMBER_MAX)                                                                 \
     X(state_version, U64, WIRE_NUMBER_MAX)                                                         \
-    X(verdict, TEXT, WIRE_WORD_MAX)                                                                \
+    X(verdict, VERDICT, MESSAGE_GONE)                                                              \
     X(undecided, FLAG, 1)                                                                          \
     X(token, U64, WIRE_NUMBER_MAX)                                                                 \
     X(left_ms, U64, WIRE_NUMBER_MAX)                                                               \
@@ -154,6 +156,15 @@ struct message_bytes {
 /* On the wire "daemon" and "embedded". */
 enum message_kind { MESSAGE_NO_KIND = 0, MESSAGE_DAEMON, MESSAGE_EMBEDDED };
 
+/* On the wire "granted", "go", "no" and "gone". */
+enum message_verdict {
+    MESSAGE_NO_VERDICT = 0, /* none in it */
+    MESSAGE_GRANTED,        /* acquire, renew: it is held, or dispatched, for left_ms more */
+    MESSAGE_GO,             /* verify: dispatch */
+    MESSAGE_NO,             /* not now; see `undecided` */
+    MESSAGE_GONE,           /* the lease has ended, a release included */
+};
+
 /* A field that a message does not have is zero. Where its op must have it, it is written whatever
  * it is; where it may, unless it is zero. */
 struct message {
@@ -187,16 +198,16 @@ struct message {
     char label[WIRE_LABEL_MAX + 1]; /* of the holder */
     uint32_t holder_pid;            /* of the holder; 0: none */
     bool may_idle, no_holder, by_pid;
-    bool force;                      /* release of somebody else's lease */
-    bool died;                       /* release, since the holder died: its work may run on */
-    uint64_t epoch;                  /* of the provider: as heard, or as it is */
-    uint64_t state_version;          /* replies: of the owner's book that has this answer in it */
-    char verdict[WIRE_WORD_MAX + 1]; /* granted, go, no, gone */
-    bool undecided;                  /* a no that ended nothing */
-    uint64_t token, left_ms;         /* of the lease; 0: none */
-    uint32_t waited_ms;              /* in the queue, before it was granted */
-    bool dispatched;                 /* the lease is, and not only held */
-    char owner[WIRE_NAME_MAX + 1];   /* who owns the provider, where the asked does not */
+    bool force;                    /* release of somebody else's lease */
+    bool died;                     /* release, since the holder died: its work may run on */
+    uint64_t epoch;                /* of the provider: as heard, or as it is */
+    uint64_t state_version;        /* replies: of the owner's book that has this answer in it */
+    enum message_verdict verdict;  /* ok replies to acquire, verify, renew, release */
+    bool undecided;                /* a no that ended nothing */
+    uint64_t token, left_ms;       /* of the lease; 0: none */
+    uint32_t waited_ms;            /* in the queue, before it was granted */
+    bool dispatched;               /* the lease is, and not only held */
+    char owner[WIRE_NAME_MAX + 1]; /* who owns the provider, where the asked does not */
     char endpoint[WIRE_ENDPOINT_MAX + 1]; /* and where it is asked */
     uint32_t part, parts;                 /* of `state`: part counts from 0 */
     struct message_bytes state, beat, peers;
@@ -218,7 +229,8 @@ enum wire_fault message_encode(const struct message *message, void *buffer, size
 enum wire_fault message_decode(const void *bytes, size_t size, struct message *message,
                                const char **field);
 
-/* The word of an op on the wire; static. */
+/* The word of an op or of a verdict on the wire, "" where it has none; static. */
 const char *message_op_word(enum message_op op);
+const char *message_verdict_word(enum message_verdict verdict);
 
 #endif

@@ -4,10 +4,11 @@
 
 #include "proto/message.h"
 
-enum field_type { FLAG, CODE, TEXT, NAME, ID, KIND, U32, U64, NAMES, BYTES };
+enum field_type { FLAG, CODE, TEXT, NAME, ID, KIND, VERDICT, U32, U64, NAMES, BYTES };
 
 struct message_row {
     const char *key;
+    size_t key_size;
     enum field_type type;
     size_t offset; /* in struct message */
     uint64_t maximum;
@@ -20,7 +21,8 @@ struct message_op_row {
 
 extern const struct message_row message_rows[MESSAGE_FIELD_COUNT];
 extern const struct message_op_row message_ops[MESSAGE_OP_COUNT];
-extern const char *const message_kinds[]; /* by enum message_kind, the first one is NULL */
+extern const char *const message_kinds[];    /* by enum message_kind, the first one is NULL */
+extern const char *const message_verdicts[]; /* by enum message_verdict, the same */
 
 /* The fields that a message of this op must have, and all that it may have. */
 uint64_t message_must_have(const struct message *message);
