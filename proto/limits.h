@@ -24,6 +24,7 @@
 #define WIRE_LEASE_MAX     90 /* name, colon, 26 characters */
 #define WIRE_ENDPOINT_MAX  127
 #define WIRE_WORD_MAX      15
+#define WIRE_ENGINE_MAX    23
 #define WIRE_UNITS_MAX     1024
 #define WIRE_TIME_MS_MAX   86400000
 #define WIRE_PARTS_MAX     64

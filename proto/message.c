@@ -3,7 +3,8 @@
 #include <string.h>
 
 const struct message_row message_rows[MESSAGE_FIELD_COUNT] = {
-#define FIELD_ROW(member, type, maximum) {#member, type, offsetof(struct message, member), maximum},
+#define FIELD_ROW(member, type, maximum)                                                           \
+    {#member, sizeof #member - 1, type, offsetof(struct message, member), maximum},
     MESSAGE_FIELDS(FIELD_ROW)
 #undef FIELD_ROW
 };

@@ -17,9 +17,11 @@
 #include "proto/limits.h"
 #include "proto/wire.h"
 
-/* Room for whatever message_encode writes: without state, beat and peers, and with them. */
+/* Room for whatever message_encode writes: without state, beat and peers, and with them; and what
+ * these three may be together. A full beat leaves less than WIRE_STATE_MAX to the peers. */
 #define MESSAGE_PACKED_MAX 8192
 #define MESSAGE_BYTES_MAX  WIRE_MESSAGE_MAX
+#define MESSAGE_BYTES_ROOM (MESSAGE_BYTES_MAX - MESSAGE_PACKED_MAX)
 
 /* X(member of struct message and key on the wire, type, maximum) */
 #define MESSAGE_FIELDS(X)                                                                          \

@@ -1,4 +1,5 @@
 #include "proto/message_table.h"
+#include "proto/value.h"
 
 #include <string.h>
 
@@ -6,33 +7,38 @@
 struct found {
     struct wire_place version, op, req;
     struct wire_place field[MESSAGE_FIELD_COUNT];
+    unsigned next;     /* the field to look for first */
     const char *twice; /* a key that came again */
 };
 
-static bool is_word(const struct wire_item *item, const char *word)
+static struct wire_place *place_of_field(struct found *found, const struct wire_item *key,
+                                         const char **word)
 {
-    return item->type == WIRE_STR && item->count == strlen(word) &&
-           memcmp(item->bytes, word, item->count) == 0;
+    /* Whoever writes by the catalogue writes in its order: the next key is a later one. */
+    for (unsigned n = 0, i = found->next; n < MESSAGE_FIELD_COUNT; n++) {
+        if (value_is_word(key, message_rows[i].key, message_rows[i].key_size)) {
+            found->next = (i + 1) % MESSAGE_FIELD_COUNT;
+            *word = message_rows[i].key;
+            return &found->field[i];
+        }
+        i = (i + 1) % MESSAGE_FIELD_COUNT;
+    }
+    return NULL;
 }
 
 static struct wire_place *place_of(struct found *found, const struct wire_item *key,
                                    const char **word)
 {
-    if (is_word(key, *word = "v")) {
+    if (value_is_word(key, *word = "v", 1)) {
         return &found->version;
     }
-    if (is_word(key, *word = "op")) {
+    if (value_is_word(key, *word = "op", 2)) {
         return &found->op;
     }
-    if (is_word(key, *word = "req")) {
+    if (value_is_word(key, *word = "req", 3)) {
         return &found->req;
     }
-    for (unsigned i = 0; i < MESSAGE_FIELD_COUNT; i++) {
-        if (is_word(key, *word = message_rows[i].key)) {
-            return &found->field[i];
-        }
-    }
-    return NULL;
+    return place_of_field(found, key, word);
 }
 
 /* Looks the whole message over, and notes where the known keys are. */
@@ -77,25 +83,8 @@ static struct wire_item value_at(struct wire_place place)
     return item;
 }
 
-static enum wire_fault get_string(const struct wire_item *item, const struct message_row *field,
-                                  char *to)
+static enum wire_fault take_names(struct wire_place place, struct message *message)
 {
-    if (item->type != WIRE_STR) {
-        return WIRE_ETYPE;
-    }
-    if (item->count > field->maximum ||
-        (field->type == TEXT ? !wire_is_text(item->bytes, item->count)
-                             : !wire_is_name(item->bytes, item->count))) {
-        return WIRE_EVALUE;
-    }
-    memcpy(to, item->bytes, item->count);
-    to[item->count] = '\0';
-    return WIRE_OK;
-}
-
-static enum wire_fault get_names(struct wire_place place, struct message *message)
-{
-    static const struct message_row one = {.type = NAME, .maximum = WIRE_NAME_MAX};
     struct wire_item array, name;
     if (wire_next(&place, &array) != WIRE_OK || array.type != WIRE_ARRAY) {
         return WIRE_ETYPE;
@@ -107,7 +96,7 @@ static enum wire_fault get_names(struct wire_place place, struct message *messag
         if (wire_next(&place, &name) != WIRE_OK) {
             return WIRE_ETYPE;
         }
-        enum wire_fault fault = get_string(&name, &one, message->providers[i]);
+        enum wire_fault fault = value_take_name(&name, message->providers[i]);
         if (fault != WIRE_OK) {
             return fault;
         }
@@ -116,16 +105,7 @@ static enum wire_fault get_names(struct wire_place place, struct message *messag
     return WIRE_OK;
 }
 
-static enum wire_fault get_number(const struct wire_item *item, uint64_t maximum, uint64_t *number)
-{
-    if (item->type != WIRE_UINT) {
-        return item->type == WIRE_NEGATIVE ? WIRE_EVALUE : WIRE_ETYPE;
-    }
-    *number = item->number;
-    return item->number > maximum ? WIRE_EVALUE : WIRE_OK;
-}
-
-static enum wire_fault get_code(const struct wire_item *item, int32_t *code)
+static enum wire_fault take_code(const struct wire_item *item, int32_t *code)
 {
     if (item->type != WIRE_NEGATIVE && item->type != WIRE_UINT) {
         return WIRE_ETYPE;
@@ -137,33 +117,8 @@ static enum wire_fault get_code(const struct wire_item *item, int32_t *code)
     return WIRE_OK;
 }
 
-/* Which of words[1 ...maximum] it is. */
-static enum wire_fault get_one_of(const struct wire_item *item, const char *const *words,
-                                  uint64_t maximum, uint64_t *n)
-{
-    for (uint64_t i = 1; i <= maximum; i++) {
-        if (is_word(item, words[i])) {
-            *n = i;
-            return WIRE_OK;
-        }
-    }
-    return item->type == WIRE_STR ? WIRE_EVALUE : WIRE_ETYPE;
-}
-
-static enum wire_fault get_id(const struct wire_item *item, uint8_t *id)
-{
-    if (item->type != WIRE_BIN) {
-        return WIRE_ETYPE;
-    }
-    if (item->count != WIRE_ID_BYTES) {
-        return WIRE_EVALUE;
-    }
-    memcpy(id, item->bytes, WIRE_ID_BYTES);
-    return WIRE_OK;
-}
-
-static enum wire_fault get_bytes(const struct wire_item *item, const struct message_row *field,
-                                 struct message_bytes *bytes)
+static enum wire_fault take_bytes(const struct wire_item *item, const struct message_row *field,
+                                  struct message_bytes *bytes)
 {
     if (item->type != WIRE_BIN) {
         return WIRE_ETYPE;
@@ -175,43 +130,41 @@ static enum wire_fault get_bytes(const struct wire_item *item, const struct mess
     return WIRE_OK;
 }
 
-static enum wire_fault get_field(struct wire_place place, const struct message_row *field,
-                                 struct message *message)
+static enum wire_fault take_field(struct wire_place place, const struct message_row *field,
+                                  struct message *message)
 {
     char *at = (char *)message + field->offset;
     struct wire_item item = value_at(place);
     uint64_t number = 0;
     enum wire_fault fault;
     switch (field->type) {
-    case FLAG:
-        *(bool *)at = item.type == WIRE_BOOL && item.number != 0;
-        return item.type == WIRE_BOOL ? WIRE_OK : WIRE_ETYPE;
-    case CODE: return get_code(&item, (int32_t *)(void *)at);
+    case FLAG: return value_take_flag(&item, (bool *)at);
+    case CODE: return take_code(&item, (int32_t *)(void *)at);
     case KIND:
-        fault = get_one_of(&item, message_kinds, field->maximum, &number);
+        fault = value_take_one_of(&item, message_kinds, field->maximum, &number);
         *(enum message_kind *)(void *)at = (enum message_kind)number;
         return fault;
     case VERDICT:
-        fault = get_one_of(&item, message_verdicts, field->maximum, &number);
+        fault = value_take_one_of(&item, message_verdicts, field->maximum, &number);
         *(enum message_verdict *)(void *)at = (enum message_verdict)number;
         return fault;
     case U32:
-        fault = get_number(&item, field->maximum, &number);
+        fault = value_take_number(&item, field->maximum, &number);
         *(uint32_t *)(void *)at = (uint32_t)number;
         return fault;
-    case U64: return get_number(&item, field->maximum, (uint64_t *)(void *)at);
-    case ID: return get_id(&item, (uint8_t *)at);
-    case NAMES: return get_names(place, message);
-    case BYTES: return get_bytes(&item, field, (struct message_bytes *)(void *)at);
-    case TEXT:
-    case NAME: return get_string(&item, field, at);
+    case U64: return value_take_number(&item, field->maximum, (uint64_t *)(void *)at);
+    case ID: return value_take_id(&item, (uint8_t *)at);
+    case NAMES: return take_names(place, message);
+    case BYTES: return take_bytes(&item, field, (struct message_bytes *)(void *)at);
+    case TEXT: return value_take_text(&item, field->maximum, at);
+    case NAME: return value_take_name(&item, at);
     }
     return WIRE_ETYPE;
 }
 
 /* `ok` comes first in the table, so what a reply must have is known when the others are read. */
-static enum wire_fault get_fields(const struct found *found, struct message *message,
-                                  const char **field)
+static enum wire_fault take_fields(const struct found *found, struct message *message,
+                                   const char **field)
 {
     for (unsigned i = 0; i < MESSAGE_FIELD_COUNT; i++) {
         uint64_t bit = UINT64_C(1) << i;
@@ -220,7 +173,7 @@ static enum wire_fault get_fields(const struct found *found, struct message *mes
         if (!there && message_must_have(message) & bit) {
             fault = WIRE_EMISSING;
         } else if (there && message_may_have(message) & bit) {
-            fault = get_field(found->field[i], &message_rows[i], message);
+            fault = take_field(found->field[i], &message_rows[i], message);
         }
         if (fault != WIRE_OK) {
             *field = message_rows[i].key;
@@ -230,7 +183,7 @@ static enum wire_fault get_fields(const struct found *found, struct message *mes
     return message_check_whole(message, field);
 }
 
-static enum wire_fault get_version(const struct found *found, const char **field)
+static enum wire_fault take_version(const struct found *found, const char **field)
 {
     struct wire_item version = value_at(found->version);
     bool spoken = version.type == WIRE_UINT && version.number == WIRE_VERSION;
@@ -239,11 +192,11 @@ static enum wire_fault get_version(const struct found *found, const char **field
 }
 
 /* A refusal is no request. */
-static enum wire_fault get_op(const struct found *found, struct message *message)
+static enum wire_fault take_op(const struct found *found, struct message *message)
 {
     struct wire_item op = value_at(found->op);
     for (unsigned i = message->reply ? MESSAGE_REFUSAL : MESSAGE_HELLO; i < MESSAGE_OP_COUNT; i++) {
-        if (is_word(&op, message_ops[i].word)) {
+        if (value_is_word(&op, message_ops[i].word, strlen(message_ops[i].word))) {
             message->op = (enum message_op)i;
             return WIRE_OK;
         }
@@ -276,16 +229,16 @@ enum wire_fault message_decode(const void *bytes, size_t size, struct message *m
         return fault;
     }
     struct wire_item req = value_at(found.req);
-    if (get_id(&req, message->req) != WIRE_OK) {
+    if (value_take_id(&req, message->req) != WIRE_OK) {
         *field = "req";
         return WIRE_EREQ;
     }
     message->reply = found.field[MESSAGE_FIELD_ok].at != NULL;
-    fault = get_version(&found, field);
-    if (fault == WIRE_OK && (fault = get_op(&found, message)) != WIRE_OK) {
+    fault = take_version(&found, field);
+    if (fault == WIRE_OK && (fault = take_op(&found, message)) != WIRE_OK) {
         *field = "op";
     }
-    if (fault == WIRE_OK && (fault = get_fields(&found, message, field)) != WIRE_OK) {
+    if (fault == WIRE_OK && (fault = take_fields(&found, message, field)) != WIRE_OK) {
         keep_head(message);
     }
     return fault;

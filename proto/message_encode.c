@@ -1,60 +1,10 @@
 #include "proto/message_table.h"
+#include "proto/value.h"
 
-#include <msgpack/pack.h>
 #include <string.h>
-
-struct sink {
-    uint8_t *at;
-    size_t left;
-};
-
-static int sink_write(void *context, const char *bytes, size_t size)
-{
-    struct sink *sink = context;
-    if (size > sink->left) {
-        return -1;
-    }
-    memcpy(sink->at, bytes, size);
-    sink->at += size;
-    sink->left -= size;
-    return 0;
-}
-
-static bool put_text(msgpack_packer *to, const char *text, size_t size)
-{
-    return msgpack_pack_str(to, size) == 0 && msgpack_pack_str_body(to, text, size) == 0;
-}
-
-static bool put_word(msgpack_packer *to, const char *word)
-{
-    return put_text(to, word, strlen(word));
-}
-
-static bool put_bytes(msgpack_packer *to, const uint8_t *bytes)
-{
-    return msgpack_pack_bin(to, WIRE_ID_BYTES) == 0 &&
-           msgpack_pack_bin_body(to, bytes, WIRE_ID_BYTES) == 0;
-}
-
-/* Of text that the caller wrote into a member; it may have forgotten the end. */
-static enum wire_fault put_string(msgpack_packer *to, const char *text,
-                                  const struct message_row *field)
-{
-    const char *end = memchr(text, 0, field->maximum + 1);
-    if (!end) {
-        return WIRE_EVALUE;
-    }
-    size_t size = (size_t)(end - text);
-    const uint8_t *bytes = (const uint8_t *)text;
-    if (field->type == TEXT ? !wire_is_text(bytes, size) : !wire_is_name(bytes, size)) {
-        return WIRE_EVALUE;
-    }
-    return put_text(to, text, size) ? WIRE_OK : WIRE_EROOM;
-}
 
 static enum wire_fault put_names(msgpack_packer *to, const struct message *message)
 {
-    static const struct message_row one = {.type = NAME, .maximum = WIRE_NAME_MAX};
     if (message->provider_count > WIRE_PROVIDERS_MAX) {
         return WIRE_EVALUE;
     }
@@ -62,20 +12,12 @@ static enum wire_fault put_names(msgpack_packer *to, const struct message *messa
         return WIRE_EROOM;
     }
     for (uint32_t i = 0; i < message->provider_count; i++) {
-        enum wire_fault fault = put_string(to, message->providers[i], &one);
+        enum wire_fault fault = value_put_name(to, message->providers[i]);
         if (fault != WIRE_OK) {
             return fault;
         }
     }
     return WIRE_OK;
-}
-
-static enum wire_fault put_number(msgpack_packer *to, uint64_t number, uint64_t maximum)
-{
-    if (number > maximum) {
-        return WIRE_EVALUE;
-    }
-    return msgpack_pack_uint64(to, number) == 0 ? WIRE_OK : WIRE_EROOM;
 }
 
 static enum wire_fault put_code(msgpack_packer *to, int32_t code)
@@ -86,16 +28,7 @@ static enum wire_fault put_code(msgpack_packer *to, int32_t code)
     return msgpack_pack_int32(to, code) == 0 ? WIRE_OK : WIRE_EROOM;
 }
 
-static enum wire_fault put_one_of(msgpack_packer *to, unsigned n, const char *const *words,
-                                  uint64_t maximum)
-{
-    if (n == 0 || n > maximum) {
-        return WIRE_EVALUE;
-    }
-    return put_word(to, words[n]) ? WIRE_OK : WIRE_EROOM;
-}
-
-static enum wire_fault put_value(msgpack_packer *to, const struct message_bytes *bytes,
+static enum wire_fault put_bytes(msgpack_packer *to, const struct message_bytes *bytes,
                                  const struct message_row *field)
 {
     if (bytes->size > field->maximum) {
@@ -110,28 +43,25 @@ static enum wire_fault put_field(msgpack_packer *to, const struct message *messa
                                  const struct message_row *field)
 {
     const char *at = (const char *)message + field->offset;
-    if (!put_word(to, field->key)) {
+    if (!value_put_word(to, field->key, field->key_size)) {
         return WIRE_EROOM;
     }
     switch (field->type) {
-    case FLAG:
-        return (*(const bool *)at ? msgpack_pack_true(to) : msgpack_pack_false(to)) == 0
-                   ? WIRE_OK
-                   : WIRE_EROOM;
+    case FLAG: return value_put_flag(to, *(const bool *)at);
     case CODE: return put_code(to, *(const int32_t *)(const void *)at);
     case KIND:
-        return put_one_of(to, (unsigned)*(const enum message_kind *)(const void *)at, message_kinds,
-                          field->maximum);
+        return value_put_one_of(to, message_kinds, *(const enum message_kind *)(const void *)at,
+                                field->maximum);
     case VERDICT:
-        return put_one_of(to, (unsigned)*(const enum message_verdict *)(const void *)at,
-                          message_verdicts, field->maximum);
-    case U32: return put_number(to, *(const uint32_t *)(const void *)at, field->maximum);
-    case U64: return put_number(to, *(const uint64_t *)(const void *)at, field->maximum);
-    case ID: return put_bytes(to, (const uint8_t *)at) ? WIRE_OK : WIRE_EROOM;
+        return value_put_one_of(to, message_verdicts,
+                                *(const enum message_verdict *)(const void *)at, field->maximum);
+    case U32: return value_put_number(to, *(const uint32_t *)(const void *)at, field->maximum);
+    case U64: return value_put_number(to, *(const uint64_t *)(const void *)at, field->maximum);
+    case ID: return value_put_id(to, (const uint8_t *)at);
     case NAMES: return put_names(to, message);
-    case BYTES: return put_value(to, (const struct message_bytes *)(const void *)at, field);
-    case TEXT:
-    case NAME: return put_string(to, at, field);
+    case BYTES: return put_bytes(to, (const struct message_bytes *)(const void *)at, field);
+    case TEXT: return value_put_text(to, at, field->maximum);
+    case NAME: return value_put_name(to, at);
     }
     return WIRE_EVALUE;
 }
@@ -155,19 +85,20 @@ static uint64_t to_write(const struct message *message, size_t *count)
 
 static bool put_head(msgpack_packer *to, const struct message *message, size_t count)
 {
-    return msgpack_pack_map(to, count + 3) == 0 && put_word(to, "v") &&
-           msgpack_pack_uint8(to, WIRE_VERSION) == 0 && put_word(to, "op") &&
-           put_word(to, message_ops[message->op].word) && put_word(to, "req") &&
-           put_bytes(to, message->req);
+    const char *word = message_ops[message->op].word;
+    return msgpack_pack_map(to, count + 3) == 0 && value_put_word(to, "v", 1) &&
+           msgpack_pack_uint8(to, WIRE_VERSION) == 0 && value_put_word(to, "op", 2) &&
+           value_put_word(to, word, strlen(word)) && value_put_word(to, "req", 3) &&
+           value_put_id(to, message->req) == WIRE_OK;
 }
 
-static enum wire_fault put_message(struct sink *sink, const struct message *message,
+static enum wire_fault put_message(struct value_sink *sink, const struct message *message,
                                    const char **field)
 {
     msgpack_packer to;
     size_t count;
     uint64_t set = to_write(message, &count);
-    msgpack_packer_init(&to, sink, sink_write);
+    value_begin(&to, sink);
     if (!put_head(&to, message, count)) {
         return WIRE_EROOM;
     }
@@ -195,7 +126,7 @@ enum wire_fault message_encode(const struct message *message, void *buffer, size
         return WIRE_EOP;
     }
     enum wire_fault fault = message_check_whole(message, field);
-    struct sink sink = {buffer, size < WIRE_MESSAGE_MAX ? size : WIRE_MESSAGE_MAX};
+    struct value_sink sink = {buffer, size < WIRE_MESSAGE_MAX ? size : WIRE_MESSAGE_MAX};
     if (fault == WIRE_OK) {
         fault = put_message(&sink, message, field);
     }

@@ -8,6 +8,7 @@ enum field_type { FLAG, CODE, TEXT, NAME, ID, KIND, VERDICT, U32, U64, NAMES, BY
 
 struct message_row {
     const char *key;
+    size_t key_size;
     enum field_type type;
     size_t offset; /* in struct message */
     uint64_t maximum;

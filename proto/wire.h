@@ -17,7 +17,7 @@
 #define WIRE_FAULTS(X)                                                                             \
     X(WIRE_OK, "ok")                                                                               \
     X(WIRE_ESHORT, "cut short")                                                                    \
-    X(WIRE_ELONG, "longer than 65536 bytes")                                                       \
+    X(WIRE_ELONG, "longer than its maximum")                                                       \
     X(WIRE_EEXTRA, "bytes after the end")                                                          \
     X(WIRE_ESHAPE, "not a msgpack map with text keys")                                             \
     X(WIRE_EDEPTH, "nested too deeply")                                                            \

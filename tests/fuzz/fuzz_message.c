@@ -16,7 +16,7 @@ static void must(int holds)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    static uint8_t first[MESSAGE_PACKED_MAX], second[MESSAGE_PACKED_MAX];
+    static uint8_t first[MESSAGE_BYTES_MAX], second[MESSAGE_BYTES_MAX];
     static struct message message, back;
     size_t first_size, second_size;
     if (message_decode(bytes, size, &message, NULL) != WIRE_OK) {

@@ -74,6 +74,13 @@ static void test_held_is_gone_after_a_minute(void **state)
     lease_agent_close(&agent);
 }
 
+/* A reading may run out of time where the machine is busy, and the server passes for busy then. */
+static bool can_be_had(void *agent)
+{
+    struct lease lease;
+    return lease_acquire(agent, "x", NULL, &lease, NULL) == 0;
+}
+
 static void test_dispatched_and_idle_is_gone_after_ghost_time(void **state)
 {
     (void)state;
@@ -99,7 +106,7 @@ static void test_dispatched_and_idle_is_gone_after_ghost_time(void **state)
     assert_in_range(idle_most, 110000, 155000); /* shown as a ghost meanwhile */
     assert_in_range(took, 120000, 170000);      /* settled, ghost_ms, and the rest of its time */
     expect_lost(agent, lease.id);
-    assert_int_equal(lease_acquire(agent, "x", NULL, &lease, NULL), 0);
+    assert_true(eventually(can_be_had, agent));
     lease_agent_close(&agent);
     slotserver_stop(server);
 }
