@@ -3,6 +3,7 @@
 #include "agent/agent.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/fleet_config.h"
 #include "agent/group.h"
+#include "agent/keeper.h"
+#include "agent/remote.h"
 #include "broker/host_fork.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -47,6 +51,34 @@ static int declare_all(struct lease_agent *agent, const struct lease_options *op
         }
     }
     return 0;
+}
+
+/* Callers that were built with an earlier header have fewer options. */
+static int take_options(const struct lease_options *given, struct lease_options *options)
+{
+    static const struct lease_options none = {.size = sizeof none};
+    given = given ? given : &none;
+    if (given->size < offsetof(struct lease_options, peers))
+        return LEASE_EINVAL;
+    memset(options, 0, sizeof *options);
+    memcpy(options, given, given->size < sizeof *options ? given->size : sizeof *options);
+    return 0;
+}
+
+static int take_fleet(struct lease_agent *agent, const struct lease_options *options, char *error,
+                      size_t error_size)
+{
+    if (options->flags & LEASE_OPEN_CLIENT)
+        return 0; /* never speaks */
+    struct fleet_config *fleet = calloc(1, sizeof *fleet);
+    if (!fleet)
+        return LEASE_ENOMEM;
+    int result = fleet_config_take(options, fleet, error, error_size);
+    if (result == 0 && fleet_config_is_on(fleet))
+        atomic_store(&agent->fleet, fleet);
+    else
+        free(fleet);
+    return result;
 }
 
 static void find_directory(struct lease_agent *agent, const struct lease_options *options)
@@ -94,6 +126,7 @@ static void free_agent(struct lease_agent *agent)
     for (uint32_t i = 0; i < count; i++)
         provider_free(agent->providers[i]);
     group_free_all(agent);
+    remote_close(agent);
     if (agent->has_directory)
         host_dir_close(&agent->directory);
     if (agent->event_fd >= 0)
@@ -104,21 +137,21 @@ static void free_agent(struct lease_agent *agent)
     pthread_mutex_destroy(&agent->directory_mutex);
     pthread_mutex_destroy(&agent->groups_mutex);
     free(agent->held);
+    free(atomic_load(&agent->fleet));
     free(agent);
 }
 
-int lease_agent_open(const struct lease_options *options, lease_agent_t **agent, char *error,
+int lease_agent_open(const struct lease_options *given, lease_agent_t **agent, char *error,
                      size_t error_size)
 {
-    static const struct lease_options none = {.size = sizeof none};
+    struct lease_options taken, *options = &taken;
     char unwanted[1];
     if (!error || error_size == 0) {
         error = unwanted;
         error_size = sizeof unwanted;
     }
     error[0] = '\0';
-    options = options ? options : &none;
-    if (!agent || options->size < sizeof *options)
+    if (!agent || take_options(given, options) < 0)
         return LEASE_EINVAL;
     if (options->host && !name_is_valid(options->host)) {
         snprintf(error, error_size, "a host's name is 1 to 63 characters of A-Z a-z 0-9 . _ -");
@@ -128,7 +161,11 @@ int lease_agent_open(const struct lease_options *options, lease_agent_t **agent,
     if (!self)
         return LEASE_ENOMEM;
     set_names(self, options);
-    int result = declare_all(self, options, error, error_size);
+    int result = remote_open(self, options->peers, options->peer_count, error, error_size);
+    if (result == 0)
+        result = declare_all(self, options, error, error_size);
+    if (result == 0)
+        result = take_fleet(self, options, error, error_size);
     if (result == 0)
         find_directory(self, options);
     if (result == 0 && self->has_directory && !(self->flags & LEASE_OPEN_CLIENT)) {
@@ -160,7 +197,7 @@ static void release_all(struct lease_agent *agent)
 {
     struct held held;
     for (uint32_t i = 0; held_at(agent, i, &held); i++) {
-        if (held.id.counter == 0 || held.lost || (held.flags & (LEASE_NO_HOLDER | LEASE_BY_PID)))
+        if (held.id.counter == 0 || held.lost || held.untold || (held.flags & (LEASE_NO_HOLDER | LEASE_BY_PID)))
             continue;
         char id[LEASE_ID_SIZE];
         lease_id_format(held.provider->name, held.id, id);
@@ -179,6 +216,7 @@ void lease_agent_close(lease_agent_t **self)
     release_all(agent);
     atomic_store(&agent->closing, true);
     keeper_stop(agent);
+    keeper_tell_all(agent);
     speaker_stop(agent);
     free_agent(agent);
 }
@@ -189,6 +227,8 @@ enum lease_reach lease_agent_reach(const lease_agent_t *agent)
 {
     if (agent_check(agent) < 0)
         return LEASE_REACH_NONE;
+    if (remote_is_joined((struct lease_agent *)(uintptr_t)agent))
+        return LEASE_REACH_FLEET;
     return agent->has_directory ? LEASE_REACH_HOST : LEASE_REACH_PROCESS;
 }
 

@@ -64,6 +64,7 @@ extern "C" {
 #define LEASE_LABEL_SIZE  128 /* of a label, UTF-8 */
 #define LEASE_URL_SIZE    512
 #define LEASE_REASON_SIZE 256
+#define LEASE_ENDPOINT_SIZE 128
 #define LEASE_MODELS_MAX  16
 
 typedef struct lease_agent lease_agent_t;
@@ -93,7 +94,18 @@ struct lease_options {
     const char *label;            /* default label of leases; NULL: the program's name */
     const char *const *providers; /* NAME=SPEC, as on the command line */
     size_t provider_count;
-    unsigned flags; /* enum lease_open_flags */
+    unsigned flags;           /* enum lease_open_flags */
+    const char *const *peers; /* agents of other hosts: tcp://HOST[:PORT][,name=PEER] */
+    size_t peer_count;
+    /* For an agent that speaks for its host: it answers other hosts at `listen`, and publishes at
+     * `publish` (NULL: the port after that of the first listen). Beyond loopback only with `insecure`.
+     * Where neither of these nor peers is given, nothing of the fleet is opened. */
+    const char *const *listen;
+    size_t listen_count;
+    const char *publish;
+    const char *advertise; /* where others reach it, where that is not where it listens */
+    const char *relay;     /* of a relay to publish through, instead of to each peer */
+    int insecure;
 };
 
 /* Opens an agent. options may be NULL. Providers that are not named there are taken from the
@@ -268,12 +280,24 @@ struct lease_work {
     char was_label[LEASE_LABEL_SIZE];
 };
 
+/* Another host's agent. */
+struct lease_peer {
+    char name[LEASE_NAME_SIZE]; /* "" never heard */
+    char id[33];                /* hexadecimal, "" never heard */
+    char version[LEASE_NAME_SIZE];
+    char endpoint[LEASE_ENDPOINT_SIZE];
+    char state[16];   /* live, silent, lost */
+    int64_t heard_ms; /* -1: never */
+};
+
 struct lease_fleet {
     char view_from[LEASE_NAME_SIZE];
     struct lease_view *providers;
     struct lease_entry *leases;
     struct lease_work *work;
     uint32_t provider_count, lease_count, work_count;
+    struct lease_peer *peers;
+    uint32_t peer_count;
 };
 
 /* Brings up to date what lease_fleet shows of the servers, as people want it who look: asks each

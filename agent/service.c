@@ -404,6 +404,12 @@ void service_answer(struct service *self, struct service_asker **asker_p,
 }
 
 /* What libzmq tells of a peer is an address by TCP, and NODE:UID:GID:PID by ipc. */
+const char *service_asker_address(const struct service *self)
+{
+    const char *peer = self->body ? zmq_msg_gets(self->body, "Peer-Address") : NULL;
+    return peer && !service_is_local(self) ? peer : "";
+}
+
 bool service_is_local(const struct service *self)
 {
     struct in_addr four;

@@ -72,6 +72,9 @@ void service_close(struct service **self);
 struct service_asker *service_keep(struct service *self);
 bool service_is_local(const struct service *self);
 
+/* The numeric address from which the handler's request came by TCP, "" not known; borrowed. */
+const char *service_asker_address(const struct service *self);
+
 /* Sends the reply (message_reply of the request, with `ok` or `error` set), frees the asker and sets
  * *asker to NULL; a NULL reply only frees. Also from within the handler, for another one. Those that
  * are left when the service closes are freed by it. */

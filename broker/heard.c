@@ -77,6 +77,10 @@ bool heard_draft(const struct step *step, const struct heard_lease *lease, uint6
     }
     if (lease->may_idle)
         draft->flags |= RECORD_MAY_IDLE;
+    if (lease->no_holder)
+        draft->flags |= RECORD_NO_HOLDER;
+    if (lease->by_pid)
+        draft->flags |= RECORD_BY_PID;
     int end = (int)lease->end;
     draft->end = (uint8_t)(end > END_NONE && end <= END_REPLACED ? end : END_EXPIRED);
     draft->ended_ns = step->now;

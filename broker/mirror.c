@@ -144,7 +144,7 @@ static void take_facts(struct record *after, const struct record *draft, uint64_
     after->place = draft->place;
     after->token = draft->token ? draft->token : after->token;
     after->flags &= (uint8_t) ~(facts | RECORD_SETTLED);
-    after->flags |= (draft->flags & facts) | RECORD_NAMED;
+    after->flags |= (draft->flags & (facts | RECORD_NO_HOLDER | RECORD_BY_PID)) | RECORD_NAMED;
     if (!(after->flags & RECORD_GHOST) || after->idle_mark_ns == 0)
         after->idle_mark_ns = draft->idle_mark_ns;
     after->named_version = version;
