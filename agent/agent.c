@@ -93,6 +93,18 @@ static void find_directory(struct lease_agent *agent, const struct lease_options
                  agent->directory.why[0] ? agent->directory.why : lease_error_text(error));
 }
 
+/* Whoever was told no name bears that of its host's speaker: other hosts know this one by it. */
+static void take_name(struct lease_agent *agent, const struct lease_options *options)
+{
+    if (options->host || !agent->has_directory || (agent->flags & LEASE_OPEN_DAEMON))
+        return;
+    struct effective *effective = malloc(sizeof *effective);
+    if (effective && effective_read(agent->directory.path, effective) == 0 &&
+        name_is_valid(effective->name))
+        memcpy(agent->host, effective->name, sizeof agent->host);
+    free(effective);
+}
+
 static struct lease_agent *new_agent(const struct lease_options *options)
 {
     struct lease_agent *agent = calloc(1, sizeof *agent);
@@ -168,6 +180,8 @@ int lease_agent_open(const struct lease_options *given, lease_agent_t **agent, c
         result = take_fleet(self, options, error, error_size);
     if (result == 0)
         find_directory(self, options);
+    if (result == 0)
+        take_name(self, options);
     if (result == 0 && self->has_directory && !(self->flags & LEASE_OPEN_CLIENT)) {
         result = speaker_start(self, error, error_size);
         if (result == LEASE_EBUSY && !(self->flags & LEASE_OPEN_DAEMON))
@@ -197,7 +211,8 @@ static void release_all(struct lease_agent *agent)
 {
     struct held held;
     for (uint32_t i = 0; held_at(agent, i, &held); i++) {
-        if (held.id.counter == 0 || held.lost || held.untold || (held.flags & (LEASE_NO_HOLDER | LEASE_BY_PID)))
+        if (held.id.counter == 0 || held.lost || held.untold ||
+            (held.flags & (LEASE_NO_HOLDER | LEASE_BY_PID)))
             continue;
         char id[LEASE_ID_SIZE];
         lease_id_format(held.provider->name, held.id, id);

@@ -127,14 +127,15 @@ uint32_t keeper_remove(struct lease_agent *agent, struct lease_id *id)
     return cell;
 }
 
-void keeper_renewed(struct lease_agent *agent, struct lease_id id, bool named, ns_t now,
-                    ns_t again_ns)
+void keeper_renewed(struct lease_agent *agent, struct lease_id id, bool named, bool unanswered,
+                    ns_t now)
 {
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find(agent, id);
     if (entry) {
         entry->named = named;
-        entry->renew_ns = again_ns ? again_ns : next_renewal(entry, now);
+        entry->unanswered = unanswered;
+        entry->renew_ns = next_renewal(entry, now);
     }
     pthread_mutex_unlock(&agent->held_mutex);
 }
@@ -255,7 +256,7 @@ static void renew(struct lease_agent *agent, const struct held *held)
         keeper_report_lost(agent, held->id, effects.reply.reason, effects.reply.end);
         return;
     }
-    keeper_renewed(agent, held->id, false, event.now, 0);
+    keeper_renewed(agent, held->id, false, false, event.now);
 }
 
 static void release(struct lease_agent *agent, const struct held *held)

@@ -14,9 +14,9 @@ enum standing keeper_look_up(const struct held *held, enum reason *reason, enum 
 void keeper_report_lost(struct lease_agent *agent, struct lease_id id, enum reason reason,
                         enum record_end end);
 
-/* It lives for another while; again_ns 0: until its next renewal is due. */
-void keeper_renewed(struct lease_agent *agent, struct lease_id id, bool named, ns_t now,
-                    ns_t again_ns);
+/* It lives for another while, here and, unless `unanswered`, by the word of its owner. */
+void keeper_renewed(struct lease_agent *agent, struct lease_id id, bool named, bool unanswered,
+                    ns_t now);
 
 /* Its place was taken by a lease with another id. False: it was given back meanwhile. */
 bool keeper_replaced(struct lease_agent *agent, struct lease_id id, struct lease_id by,

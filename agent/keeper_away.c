@@ -23,7 +23,7 @@ bool keeper_is_away(struct lease_agent *agent, const struct held *held, struct r
 
 /* False: it is silent, or was just now. */
 static bool ask_there(const struct held *held, const struct route *route, struct request *request,
-                ns_t end_ns, struct remote_reply *reply)
+                      ns_t end_ns, struct remote_reply *reply)
 {
     request->hint = UINT32_MAX;
     if (request->id.lo == 0)
@@ -74,8 +74,7 @@ static bool undo(const struct held *held, const struct route *route, ns_t end_ns
                               .epoch = route->epoch};
     if (!ask_there(held, route, &request, end_ns, &reply))
         return false;
-    bool granted =
-        reply.answer.verdict == ANSWER_GO || reply.answer.verdict == ANSWER_GRANTED;
+    bool granted = reply.answer.verdict == ANSWER_GO || reply.answer.verdict == ANSWER_GRANTED;
     return !granted || release_there(held, route, reply.answer.lease, end_ns);
 }
 
@@ -96,7 +95,7 @@ static void keep_alive_here(struct lease_agent *agent, const struct held *held, 
     if (now < held->renew_ns || !keeper_renews(held))
         return;
     step_here(held, VERB_RENEW);
-    keeper_renewed(agent, held->id, held->named, now, now + AGAIN_NS);
+    keeper_renewed(agent, held->id, held->named, true, now);
 }
 
 /* By the id that it has, or anew where that is dead by what the owner knows. */
@@ -171,7 +170,7 @@ static bool renew(struct lease_agent *agent, const struct held *held, const stru
         keep_alive_here(agent, held, now);
     else
         keeper_renewed(agent, held->id, answer->state == RECORD_DISPATCHED || !held->dispatched,
-                       now, 0);
+                       false, now);
     return answered;
 }
 
@@ -181,12 +180,12 @@ static bool is_worth_asking(const struct held *held, ns_t now)
     enum reason reason;
     enum record_end end;
     bool due = keeper_renews(held) && now >= held->renew_ns;
-    bool doubtful = held->named && keeper_look_up(held, &reason, &end) != STANDS;
+    bool doubtful =
+        held->unanswered || (held->named && keeper_look_up(held, &reason, &end) != STANDS);
     return due || (doubtful && now >= held->away_ns);
 }
 
-bool keeper_look_away(struct lease_agent *agent, const struct held *held,
-                      const struct route *route)
+bool keeper_look_away(struct lease_agent *agent, const struct held *held, const struct route *route)
 {
     ns_t now = host_now_ns();
     bool silent = remote_doubt(agent, route, now) == 2;

@@ -95,7 +95,7 @@ static int try_now(lease_agent_t *agent, struct provider *provider,
     return error == LEASE_ETIMEOUT ? LEASE_EBUSY : error;
 }
 
-#define MARGIN        20              /* a part of the budget, for what runs late */
+#define MARGIN        20               /* a part of the budget, for what runs late */
 #define AWAY_AGAIN_NS (2 * NS_PER_SEC) /* an owner that fell silent in its queue is asked again */
 
 /* ---- standing in every queue ----------------------------------------------------------------- */
@@ -208,9 +208,8 @@ static int ask_all(struct queueing *queueing, struct outcome *outcome, ns_t *loo
             drop_queue(queueing, i);
             continue;
         }
-        ns_t retry = is_away(queueing, i)
-                         ? host_now_ns() + HOST_WAIT_LOOK_MS * NS_PER_MS
-                         : asking_next_look(&queueing->askings[i].effects.reply);
+        ns_t retry = is_away(queueing, i) ? host_now_ns() + HOST_WAIT_LOOK_MS * NS_PER_MS
+                                          : asking_next_look(&queueing->askings[i].effects.reply);
         if (queueing->askings[i].silent && retry > queueing->askings[i].turn_ns)
             retry = queueing->askings[i].turn_ns;
         if (retry < *look_ns)

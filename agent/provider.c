@@ -406,8 +406,7 @@ static void settle_probed(struct provider *provider)
 {
     struct book *book = provider->book;
     if (!provider->has_spec)
-        book->settings.probed =
-            strcmp(book->sight.reading.engine, engine_name(ENGINE_STATIC)) != 0;
+        book->settings.probed = strcmp(book->sight.reading.engine, engine_name(ENGINE_STATIC)) != 0;
     else
         book->settings.probed = provider->spec.engine != ENGINE_STATIC;
     if (provider->blind)
@@ -473,7 +472,7 @@ void provider_follow(struct provider *provider)
     static const struct effects none_happened;
     pthread_mutex_lock(&provider->mutex);
     bool new = provider->table && !provider->owned && !book_is_copy(provider->book);
-    if (new && begin(provider, LOCK_BUDGET_MS) == 0) {
+    if (new &&begin(provider, LOCK_BUDGET_MS) == 0) {
         mirror_begin(provider->book);
         if (book_is_dirty(provider->book))
             table_commit(provider->table, provider->book, &none_happened, begun_ns(provider));

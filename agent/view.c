@@ -66,7 +66,7 @@ static struct lease_peer *add_peer(struct lease_fleet *fleet)
 struct whose {
     const struct route *route; /* NULL: the fleet says nothing of it */
     bool away;                 /* another host's, and ours is a copy */
-    enum lease_reach reach;    /* of leases that the owner has named */
+    enum lease_reach reach;    /* how far what it says is known */
 };
 
 static int64_t since_ms(ns_t then, ns_t now)
@@ -100,7 +100,7 @@ static int fill_lease(struct lease_fleet *fleet, const struct provider *provider
     entry->left_ms = (record->deadline_ns - now) / NS_PER_MS;
     bool named = !whose->away || (record->flags & RECORD_NAMED);
     entry->token = named ? record->token : 0;
-    entry->reach = named ? whose->reach : provider->reach;
+    entry->reach = !whose->away ? whose->reach : named ? LEASE_REACH_FLEET : provider->reach;
     ns_t idle = idle_ns(provider->book, record, now);
     entry->idle_ms = idle < 0 ? -1 : idle / NS_PER_MS;
     return 0;
@@ -191,7 +191,7 @@ static void fill_owner(struct lease_view *view, const struct provider *provider,
         view->heard_ms = since_ms(route->heard_ns, now);
     view->reach = whose->reach;
     view->epoch = provider->book->head.epoch;
-    view->version = whose->away ? provider->book->sight.heard_version
+    view->version = whose->away                           ? provider->book->sight.heard_version
                     : provider->reach == LEASE_REACH_HOST ? host_table_version(&provider->host)
                                                           : provider->book->place_max;
 }
