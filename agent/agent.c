@@ -3,6 +3,7 @@
 #include "agent/agent.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/fleet_config.h"
 #include "agent/group.h"
 #include "broker/host_fork.h"
 
@@ -47,6 +49,34 @@ static int declare_all(struct lease_agent *agent, const struct lease_options *op
         }
     }
     return 0;
+}
+
+/* Callers that were built with an earlier header have fewer options. */
+static int take_options(const struct lease_options *given, struct lease_options *options)
+{
+    static const struct lease_options none = {.size = sizeof none};
+    given = given ? given : &none;
+    if (given->size < offsetof(struct lease_options, peers))
+        return LEASE_EINVAL;
+    memset(options, 0, sizeof *options);
+    memcpy(options, given, given->size < sizeof *options ? given->size : sizeof *options);
+    return 0;
+}
+
+static int take_fleet(struct lease_agent *agent, const struct lease_options *options, char *error,
+                      size_t error_size)
+{
+    if (options->flags & LEASE_OPEN_CLIENT)
+        return 0; /* never speaks */
+    struct fleet_config *fleet = calloc(1, sizeof *fleet);
+    if (!fleet)
+        return LEASE_ENOMEM;
+    int result = fleet_config_take(options, fleet, error, error_size);
+    if (result == 0 && fleet_config_is_on(fleet))
+        atomic_store(&agent->fleet, fleet);
+    else
+        free(fleet);
+    return result;
 }
 
 static void find_directory(struct lease_agent *agent, const struct lease_options *options)
@@ -104,21 +134,21 @@ static void free_agent(struct lease_agent *agent)
     pthread_mutex_destroy(&agent->directory_mutex);
     pthread_mutex_destroy(&agent->groups_mutex);
     free(agent->held);
+    free(atomic_load(&agent->fleet));
     free(agent);
 }
 
-int lease_agent_open(const struct lease_options *options, lease_agent_t **agent, char *error,
+int lease_agent_open(const struct lease_options *given, lease_agent_t **agent, char *error,
                      size_t error_size)
 {
-    static const struct lease_options none = {.size = sizeof none};
+    struct lease_options taken, *options = &taken;
     char unwanted[1];
     if (!error || error_size == 0) {
         error = unwanted;
         error_size = sizeof unwanted;
     }
     error[0] = '\0';
-    options = options ? options : &none;
-    if (!agent || options->size < sizeof *options)
+    if (!agent || take_options(given, options) < 0)
         return LEASE_EINVAL;
     if (options->host && !name_is_valid(options->host)) {
         snprintf(error, error_size, "a host's name is 1 to 63 characters of A-Z a-z 0-9 . _ -");
@@ -129,6 +159,8 @@ int lease_agent_open(const struct lease_options *options, lease_agent_t **agent,
         return LEASE_ENOMEM;
     set_names(self, options);
     int result = declare_all(self, options, error, error_size);
+    if (result == 0)
+        result = take_fleet(self, options, error, error_size);
     if (result == 0)
         find_directory(self, options);
     if (result == 0 && self->has_directory && !(self->flags & LEASE_OPEN_CLIENT)) {

@@ -36,7 +36,7 @@ struct provider {
     struct provider_spec spec;           /* of no engine where has_spec is false */
     char spec_text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC as it was declared */
     bool has_spec;
-    bool owned;                    /* this host speaks for it */
+    _Atomic bool owned;            /* this host speaks for it */
     _Atomic(struct group *) group; /* that its model shares a GPU with; NULL: none */
 
     pthread_mutex_t mutex; /* guards what follows */
@@ -107,7 +107,8 @@ struct lease_agent {
     _Atomic uint32_t interrupts; /* grows with lease_interrupt */
     int event_fd;
 
-    struct speaker *speaker; /* NULL: this agent does not speak for the host */
+    struct speaker *speaker;              /* NULL: this agent does not speak for the host */
+    _Atomic(struct fleet_config *) fleet; /* as it was told, or the last speaker left; NULL: off */
 };
 
 /* provider.c */
@@ -116,6 +117,12 @@ struct lease_agent {
  * LEASE_EFULL, LEASE_ENOMEM. A book that cannot be opened in the runtime directory falls back to
  * the process tier, with provider->warning. */
 struct provider *provider_find(struct lease_agent *agent, const char *name, int *error);
+
+/* The same for a copy of what another host owns: the book is made where there is none. */
+struct provider *provider_mirror(struct lease_agent *agent, const char *name, int *error);
+
+/* The URL names this host, as far as can be told without asking a resolver. */
+bool provider_is_here(const struct provider_spec *spec);
 
 /* Adds a declared one, NAME=SPEC, without opening its book; why (SPEC_ERROR_SIZE bytes) says what is
  * wrong with it. LEASE_EINVAL, LEASE_EFULL, LEASE_ENOMEM. A second declaration of the same name

@@ -2,15 +2,12 @@
 
 #include "agent/effective.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "agent/json_file.h"
 #include "broker/error.h"
 
 #define FILE_BYTES_MAX (1u << 20)
@@ -36,6 +33,38 @@ static void read_id(json_t *object, uint8_t id[16])
     }
 }
 
+static void read_endpoint(json_t *object, const char *key, char *to)
+{
+    struct endpoint endpoint;
+    const char *text = json_string_value(json_object_get(object, key));
+    if (text && endpoint_parse(text, &endpoint))
+        endpoint_format(endpoint.host, endpoint.port, to);
+}
+
+static void read_fleet(json_t *object, struct fleet_config *fleet)
+{
+    json_t *entry;
+    size_t i;
+    if (!json_is_object(object))
+        return;
+    json_array_foreach(json_object_get(object, "listen"), i, entry)
+    {
+        struct endpoint endpoint;
+        const char *text = json_string_value(entry);
+        if (text && fleet->listen_count < FLEET_LISTEN_MAX && endpoint_parse(text, &endpoint))
+            endpoint_format(endpoint.host, endpoint.port, fleet->listen[fleet->listen_count++]);
+    }
+    json_array_foreach(json_object_get(object, "peers"), i, entry)
+    {
+        if (json_is_string(entry))
+            fleet_config_add_peer(fleet, json_string_value(entry));
+    }
+    read_endpoint(object, "publish", fleet->publish);
+    read_endpoint(object, "advertise", fleet->advertise);
+    read_endpoint(object, "relay", fleet->relay);
+    fleet->insecure = json_is_true(json_object_get(object, "insecure"));
+}
+
 static void read_object(json_t *object, struct effective *effective)
 {
     memset(effective, 0, sizeof *effective);
@@ -58,48 +87,13 @@ static void read_object(json_t *object, struct effective *effective)
             effective->provider_count++;
         }
     }
-}
-
-/* As much of it as there is now, in one go: jansson would ask the kernel for each byte. NULL without
- * memory, or where it cannot be read. */
-static char *read_whole(int fd, size_t size, size_t *used)
-{
-    char *text = malloc(size + 1);
-    ssize_t got = 1;
-    for (*used = 0; text && *used < size && got > 0; *used += got > 0 ? (size_t)got : 0)
-        got = read(fd, text + *used, size - *used);
-    if (got >= 0)
-        return text;
-    free(text);
-    return NULL;
-}
-
-static int load_file(const char *path, json_t **object)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return errno == ENOENT ? LEASE_EABSENT : errno == EACCES ? LEASE_EPERM : LEASE_EIO;
-    struct stat status;
-    if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size > FILE_BYTES_MAX) {
-        close(fd);
-        return LEASE_EDAMAGED;
-    }
-    json_error_t where;
-    size_t size;
-    char *text = read_whole(fd, (size_t)status.st_size, &size);
-    close(fd);
-    *object = text ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &where) : NULL;
-    free(text);
-    return json_is_object(*object) ? 0 : LEASE_EDAMAGED;
+    read_fleet(json_object_get(object, "fleet"), &effective->fleet);
 }
 
 int effective_read(const char *directory, struct effective *effective)
 {
-    char path[512];
-    if (snprintf(path, sizeof path, "%s/" EFFECTIVE_FILE, directory) >= (int)sizeof path)
-        return LEASE_EIO;
     json_t *object = NULL;
-    int error = load_file(path, &object);
+    int error = json_file_read(directory, EFFECTIVE_FILE, FILE_BYTES_MAX, &object);
     if (error == 0)
         read_object(object, effective);
     json_decref(object);
@@ -128,6 +122,21 @@ int effective_find(const char *directory, const char *name, char *text)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+static json_t *fleet_to_object(const struct fleet_config *fleet)
+{
+    json_t *listen = json_array(), *peers = json_array();
+    for (uint32_t i = 0; listen && i < fleet->listen_count; i++)
+        json_array_append_new(listen, json_string(fleet->listen[i]));
+    for (uint32_t i = 0; peers && i < fleet->peer_count; i++) {
+        char text[sizeof fleet->peers[0] + 8];
+        fleet_config_peer_text(&fleet->peers[i], text, sizeof text);
+        json_array_append_new(peers, json_string(text));
+    }
+    return json_pack("{s:o, s:o, s:s, s:s, s:s, s:b}", "listen", listen, "peers", peers, "publish",
+                     fleet->publish, "advertise", fleet->advertise, "relay", fleet->relay,
+                     "insecure", fleet->insecure);
+}
+
 static json_t *to_object(const struct effective *effective)
 {
     char hex[33];
@@ -136,31 +145,21 @@ static json_t *to_object(const struct effective *effective)
     json_t *providers = json_array();
     for (uint32_t i = 0; providers && i < effective->provider_count; i++)
         json_array_append_new(providers, json_string(effective->providers[i].text));
-    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:s, s:o}", "schema", 1, "name", effective->name,
-                     "version", effective->version, "kind", effective->kind, "pid",
-                     (int)effective->pid, "id", hex, "providers", providers);
+    json_t *object =
+        json_pack("{s:i, s:s, s:s, s:s, s:i, s:s, s:o}", "schema", 1, "name", effective->name,
+                  "version", effective->version, "kind", effective->kind, "pid",
+                  (int)effective->pid, "id", hex, "providers", providers);
+    if (object && fleet_config_is_on(&effective->fleet))
+        json_object_set_new(object, "fleet", fleet_to_object(&effective->fleet));
+    return object;
 }
 
 int effective_write(const char *directory, const struct effective *effective, unsigned mode)
 {
-    char path[512], fresh[560];
-    if (snprintf(path, sizeof path, "%s/" EFFECTIVE_FILE, directory) >= (int)sizeof path)
-        return LEASE_EIO;
-    snprintf(fresh, sizeof fresh, "%s.%ld", path, (long)getpid());
     json_t *object = to_object(effective);
     if (!object)
         return LEASE_ENOMEM;
-    unlink(fresh);
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-    int error = fd < 0 ? LEASE_EIO : 0;
-    if (error == 0 && (fchmod(fd, mode) < 0 || json_dumpfd(object, fd, JSON_INDENT(1)) < 0))
-        error = errno == ENOSPC ? LEASE_ENOSPC : LEASE_EIO;
-    if (fd >= 0 && close(fd) < 0)
-        error = LEASE_EIO;
-    if (error == 0 && rename(fresh, path) < 0)
-        error = LEASE_EIO;
-    if (error < 0)
-        unlink(fresh);
+    int error = json_file_write(directory, EFFECTIVE_FILE, object, JSON_INDENT(1), mode);
     json_decref(object);
     return error;
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/fleet_config.h"
 #include "agent/spec.h"
 #include "broker/record.h"
 
@@ -23,6 +24,7 @@ struct effective {
     struct {
         char text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC */
     } providers[PROVIDERS_MAX];
+    struct fleet_config fleet; /* what whoever takes over opens too */
 };
 
 /* LEASE_EABSENT: there is none; LEASE_EDAMAGED, LEASE_EPERM, LEASE_EIO. *effective is unchanged. */

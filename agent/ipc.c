@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -15,10 +16,11 @@
 #include <zmq.h>
 
 #include "broker/error.h"
+#include "broker/host_random.h"
 #include "proto/limits.h"
 
 #define HANDSHAKE_MS    3000 /* whoever connects and says nothing is dropped after this */
-#define CONTEXT_SOCKETS 16   /* ours and libzmq's own; the default of 1,023 takes memory */
+#define CONTEXT_SOCKETS 15   /* libzmq's own, beside ours; the default of 1,023 takes memory */
 
 _Static_assert(IPC_PATH_MAX < sizeof((struct sockaddr_un *)0)->sun_path, "path and its end fit");
 
@@ -63,14 +65,14 @@ int ipc_probe(const char *endpoint)
     return error;
 }
 
-static bool descriptors_to_spare(void)
+static bool descriptors_to_spare(size_t wanted)
 {
     int fds[IPC_SPARE_FDS];
     size_t n = 0;
-    while (n < IPC_SPARE_FDS && (fds[n] = open("/", O_RDONLY | O_CLOEXEC)) >= 0) {
+    while (n < wanted && (fds[n] = open("/", O_RDONLY | O_CLOEXEC)) >= 0) {
         n++;
     }
-    bool enough = n == IPC_SPARE_FDS;
+    bool enough = n == wanted;
     while (n > 0) {
         (void)close(fds[--n]);
     }
@@ -94,41 +96,80 @@ static int set_options(void *socket)
     return ipc_option(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
 }
 
-/* libzmq starts its threads with the first socket, and they inherit the mask. They block signals by
- * themselves too, but only once they run. */
-static int open_masked(int type, void **context, void **socket)
+int ipc_context(int sockets, void **context)
 {
-    void *made = zmq_ctx_new();
+    void *made = descriptors_to_spare(IPC_SPARE_FDS) ? zmq_ctx_new() : NULL;
     if (!made) {
         return LEASE_EIO;
     }
-    void *opened = NULL;
-    if (zmq_ctx_set(made, ZMQ_MAX_SOCKETS, CONTEXT_SOCKETS) == 0 &&
-        zmq_ctx_set(made, ZMQ_BLOCKY, 0) == 0) {
-        opened = zmq_socket(made, type);
-    }
-    if (!opened || set_options(opened) != 0) {
-        ipc_close(&made, &opened);
+    if (zmq_ctx_set(made, ZMQ_MAX_SOCKETS, sockets + CONTEXT_SOCKETS) != 0 ||
+        zmq_ctx_set(made, ZMQ_BLOCKY, 0) != 0) {
+        (void)zmq_ctx_term(made);
         return LEASE_EIO;
     }
     *context = made;
-    *socket = opened;
     return 0;
 }
 
-int ipc_open(int type, void **context, void **socket)
+/* A ROUTER numbers its peers from what rand() says, which is the same in every process that has not
+ * seeded it; and it ends the process when a peer has called itself by the number of the next one. So
+ * the number is drawn from a state of our own, and the host's goes on as if nothing had been. */
+static void *unguessable_socket(void *context, int type)
+{
+#ifdef __GLIBC__
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static char ours[128];
+    (void)pthread_mutex_lock(&mutex);
+    char *hosts = initstate((unsigned)host_random_u64(), ours, sizeof ours);
+    void *socket = zmq_socket(context, type);
+    if (hosts) {
+        (void)setstate(hosts);
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    return socket;
+#else
+    return zmq_socket(context, type);
+#endif
+}
+
+/* libzmq's threads inherit the mask. They block signals by themselves too, but only once they run. */
+int ipc_socket(void *context, int type, void **socket)
 {
     sigset_t all, before;
-    if (!descriptors_to_spare()) {
+    if (!descriptors_to_spare(IPC_SPARE_FDS - 1)) { /* the context took one */
         return LEASE_EIO;
     }
     (void)sigfillset(&all);
     if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) {
         return LEASE_EIO;
     }
-    int error = open_masked(type, context, socket);
+    void *made = type == ZMQ_ROUTER ? unguessable_socket(context, type) : zmq_socket(context, type);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
+    if (!made) {
+        return LEASE_EIO;
+    }
+    if (set_options(made) != 0) {
+        (void)zmq_close(made);
+        return LEASE_EIO;
+    }
+    *socket = made;
+    return 0;
+}
+
+int ipc_open(int type, void **context, void **socket)
+{
+    void *made;
+    int error = ipc_context(1, &made);
+    if (error != 0) {
+        return error;
+    }
+    error = ipc_socket(made, type, socket);
+    if (error != 0) {
+        (void)zmq_ctx_term(made);
+        return error;
+    }
+    *context = made;
+    return 0;
 }
 
 int ipc_bind(void *socket, const char *endpoint)

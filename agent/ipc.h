@@ -1,8 +1,8 @@
 /* What both ends of the host's own socket share: its name, and a ZeroMQ socket that is fit to live
  * inside somebody else's process.
  *
- * Each socket has a context of its own: the host may use ZeroMQ too, and what it sets or ends must
- * not be ours. A socket belongs to one thread at a time; the functions are safe from any. */
+ * Contexts are our own: the host may use ZeroMQ too, and what it sets or ends must not be ours. A
+ * socket belongs to one thread at a time; the functions are safe from any. */
 #ifndef AGENT_IPC_H
 #define AGENT_IPC_H
 
@@ -21,12 +21,19 @@ int ipc_endpoint(const char *directory, char endpoint[IPC_ENDPOINT_SIZE]);
  * 0 (it may be stopped), LEASE_EABSENT, LEASE_EPERM, LEASE_EIO. Does not block. */
 int ipc_probe(const char *endpoint);
 
-/* Makes a context and a socket of a ZMQ_ type in it, which lingers for nothing, waits for nothing
- * (no send or receive blocks), and drops whoever sends frames beyond WIRE_MESSAGE_MAX. Its threads
- * block all signals. LEASE_EIO: no descriptors, threads or memory left; out parameters unchanged.
+/* Makes a context for so many sockets of ours; no threads yet. LEASE_EIO; *context is unchanged. */
+int ipc_context(int sockets, void **context);
+
+/* Makes a socket of a ZMQ_ type, which lingers for nothing, waits for nothing (no send or receive
+ * blocks), and drops whoever sends frames beyond WIRE_MESSAGE_MAX. The context's threads begin with
+ * its first socket, and block all signals. LEASE_EIO: no descriptors, threads or memory left, or too
+ * many sockets; *socket is unchanged.
  * libzmq ends the process when it runs out of descriptors half-way, so there must be IPC_SPARE_FDS
- * to spare beforehand. */
+ * to spare before a context is made, and one less before each socket. */
 #define IPC_SPARE_FDS 16
+int ipc_socket(void *context, int type, void **socket);
+
+/* A context and its only socket. LEASE_EIO; out parameters unchanged. */
 int ipc_open(int type, void **context, void **socket);
 
 /* Closes both and sets them to NULL; NULL is fine. Not for a forked child. */

@@ -93,7 +93,18 @@ struct lease_options {
     const char *label;            /* default label of leases; NULL: the program's name */
     const char *const *providers; /* NAME=SPEC, as on the command line */
     size_t provider_count;
-    unsigned flags; /* enum lease_open_flags */
+    unsigned flags;           /* enum lease_open_flags */
+    const char *const *peers; /* agents of other hosts: tcp://HOST[:PORT][,name=PEER] */
+    size_t peer_count;
+    /* For an agent that speaks for its host: it answers other hosts at `listen`, and publishes at
+     * `publish` (NULL: the port after that of the first listen). Beyond loopback only with `insecure`.
+     * Where neither of these nor peers is given, nothing of the fleet is opened. */
+    const char *const *listen;
+    size_t listen_count;
+    const char *publish;
+    const char *advertise; /* where others reach it, where that is not where it listens */
+    const char *relay;     /* of a relay to publish through, instead of to each peer */
+    int insecure;
 };
 
 /* Opens an agent. options may be NULL. Providers that are not named there are taken from the

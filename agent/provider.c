@@ -54,15 +54,18 @@ static struct provider *add(struct lease_agent *agent, const char *name, int *er
     return provider;
 }
 
-/* Whose the server is: the host whose address its URL names, or who says so. */
-static bool is_owned(const struct provider_spec *spec)
+bool provider_is_here(const struct provider_spec *spec)
 {
-    if (spec->own != OWN_BY_URL)
-        return spec->own == OWN_YES;
     if (spec->url[0] == '\0')
         return false;
     return spec_host_is_numeric(spec) || spec_url_is_loopback(spec) ? spec_url_is_local(spec)
                                                                     : false;
+}
+
+/* Whose the server is: the host whose address its URL names, or who says so. */
+static bool is_owned(const struct provider_spec *spec)
+{
+    return spec->own != OWN_BY_URL ? spec->own == OWN_YES : provider_is_here(spec);
 }
 
 int provider_declare(struct lease_agent *agent, const char *text, bool only_new, char *why)
@@ -137,7 +140,7 @@ static int open_host_tier(struct provider *provider, bool create)
     struct lease_agent *agent = provider->agent;
     struct host_table_options options = {
         .instance = host_random_u64() | 1,
-        .epoch = create ? epoch_of_new_book(provider) : 1,
+        .epoch = create && provider->has_spec ? epoch_of_new_book(provider) : 1,
         .mode = agent->directory.file_mode,
         .create = create,
     };
@@ -279,6 +282,26 @@ struct provider *provider_find(struct lease_agent *agent, const char *name, int 
         provider = listed(agent, name);
     }
     *error = provider_open(provider);
+    return *error < 0 ? NULL : provider;
+}
+
+struct provider *provider_mirror(struct lease_agent *agent, const char *name, int *error)
+{
+    *error = 0;
+    pthread_mutex_lock(&agent->providers_mutex);
+    struct provider *provider = listed(agent, name);
+    if (!provider && name_is_valid(name))
+        provider = add(agent, name, error);
+    pthread_mutex_unlock(&agent->providers_mutex);
+    if (!provider)
+        return NULL;
+    if (!atomic_load_explicit(&provider->table, memory_order_acquire)) {
+        pthread_mutex_lock(&provider->mutex);
+        *error = open_locked(provider, true);
+        pthread_mutex_unlock(&provider->mutex);
+    }
+    if (*error == 0)
+        *error = group_join(provider);
     return *error < 0 ? NULL : provider;
 }
 

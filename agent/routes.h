@@ -10,9 +10,10 @@
 
 #include "broker/fleet.h"
 
-#define ROUTES_FILE      "fleet.json"
-#define ROUTES_MAX       1024
-#define ROUTES_PEERS_MAX FLEET_PEERS_MAX
+#define ROUTES_FILE         "fleet.json"
+#define ROUTES_MAX          1024
+#define ROUTES_WARNING_SIZE 256
+#define ROUTES_PEERS_MAX    FLEET_PEERS_MAX
 
 struct route_peer {
     char name[NAME_SIZE];
@@ -38,6 +39,9 @@ struct routes {
     uint32_t capacity; /* private */
     struct route_peer *peers;
     struct route *routes;
+    char endpoint[FLEET_ENDPOINT_SIZE]; /* where this host answers, "" it does not */
+    char publish[FLEET_ENDPOINT_SIZE];
+    char warning[ROUTES_WARNING_SIZE]; /* what the speaker cannot do, one line, "" nothing */
 };
 
 /* The caller's to free with routes_free. LEASE_EABSENT: there is no file; LEASE_EDAMAGED, LEASE_EIO,

@@ -1,7 +1,9 @@
 #define _GNU_SOURCE
 #include "agent/service.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,13 @@
  * the empty one. */
 #define ENVELOPE_MAX 4
 
-#define BACKLOG 1024
+/* Where an answer goes that is given later: the frames of its envelope, one behind the other. */
+struct service_asker {
+    struct service_asker *next, **link; /* in the service's list */
+    unsigned count;
+    size_t sizes[ENVELOPE_MAX];
+    uint8_t bytes[];
+};
 
 struct service {
     void *context, *socket;
@@ -28,10 +36,14 @@ struct service {
     ino_t inode;
     zmq_msg_t envelope[ENVELOPE_MAX];
     unsigned envelope_count;
-    bool skipping; /* the rest of a message with too many frames */
+    bool skipping;   /* the rest of a message with too many frames */
+    zmq_msg_t *body; /* of the request that the handler has */
+    struct service_asker *kept;
+    unsigned kept_count;
+    atomic_size_t outstanding; /* bytes of replies that libzmq has; its thread takes away */
     struct message request, reply;
-    uint8_t packed[MESSAGE_PACKED_MAX];
-    char endpoint[IPC_ENDPOINT_SIZE];
+    uint8_t packed[MESSAGE_BYTES_MAX];
+    char endpoint[IPC_ENDPOINT_SIZE]; /* "" none */
 };
 
 static const char *path_of(const struct service *self)
@@ -74,32 +86,41 @@ static int bind_socket(struct service *self, mode_t mode)
     return 0;
 }
 
-static int open_socket(struct service *self, mode_t mode)
+/* Mandatory: an asker that has left is an error that can be counted, not silence. Handover: one that
+ * calls itself by a name and comes back is not shut out until its old connection is found dead. */
+static int open_socket(struct service *self)
 {
     int error = ipc_open(ZMQ_ROUTER, &self->context, &self->socket);
     if (error != 0) {
         return error;
     }
-    /* Mandatory: an asker that has left is an error that can be counted, not silence. */
     if (ipc_option(self->socket, ZMQ_ROUTER_MANDATORY, 1) != 0 ||
-        ipc_option(self->socket, ZMQ_BACKLOG, BACKLOG) != 0) {
+        ipc_option(self->socket, ZMQ_ROUTER_HANDOVER, 1) != 0 ||
+        ipc_option(self->socket, ZMQ_RCVHWM, SERVICE_PENDING_MAX) != 0) {
         return LEASE_EIO;
     }
-    return bind_socket(self, mode);
+    return tcp_options(self->socket);
+}
+
+static int open_in(struct service *self, const char *directory)
+{
+    mode_t mode = 0;
+    int error = 0;
+    if (directory) {
+        error = ipc_endpoint(directory, self->endpoint);
+        if (error == 0) {
+            error = socket_mode(directory, &mode);
+        }
+    }
+    if (error == 0) {
+        error = open_socket(self);
+    }
+    return error == 0 && directory ? bind_socket(self, mode) : error;
 }
 
 int service_open(const char *directory, service_handler *handler, void *arg,
                  struct service **service)
 {
-    mode_t mode;
-    char endpoint[IPC_ENDPOINT_SIZE];
-    int error = ipc_endpoint(directory, endpoint);
-    if (error == 0) {
-        error = socket_mode(directory, &mode);
-    }
-    if (error != 0) {
-        return error;
-    }
     struct service *self = calloc(1, sizeof *self);
     if (!self) {
         return LEASE_ENOMEM;
@@ -108,14 +129,21 @@ int service_open(const char *directory, service_handler *handler, void *arg,
     self->generation = host_fork_generation();
     self->handler = handler;
     self->arg = arg;
-    memcpy(self->endpoint, endpoint, sizeof endpoint);
-    error = open_socket(self, mode);
+    int error = open_in(self, directory);
     if (error != 0) {
         service_close(&self);
         return error;
     }
     *service = self;
     return 0;
+}
+
+int service_bind(struct service *self, const char *endpoint, char bound[TCP_ENDPOINT_SIZE])
+{
+    if (self->generation != host_fork_generation()) {
+        return LEASE_EFORK;
+    }
+    return tcp_listen(self->socket, endpoint, bound);
 }
 
 static void drop_envelope(struct service *self)
@@ -144,6 +172,10 @@ void service_close(struct service **self_p)
     }
     take_name_away(self);
     drop_envelope(self);
+    while (self->kept) {
+        struct service_asker *asker = self->kept;
+        service_answer(self, &asker, NULL);
+    }
     ipc_close(&self->context, &self->socket);
     free(self);
 }
@@ -180,29 +212,37 @@ static void refuse(struct service *self, enum wire_fault fault, const char *fiel
     say_no(&self->reply, LEASE_EINVAL, text);
 }
 
-static void handle(struct service *self)
+/* Whether the reply is to be sent now. */
+static bool handle(struct service *self, zmq_msg_t *body)
 {
     self->counters.answered++;
     message_reply(&self->reply, &self->request);
+    self->body = body;
     int error = self->handler(self->arg, &self->request, &self->reply);
+    self->body = NULL;
+    if (error == SERVICE_LATER) {
+        return false;
+    }
     self->reply.ok = error == 0;
     self->reply.error = 0;
     if (error != 0) {
         say_no(&self->reply, error, lease_error_text(error));
     }
+    return true;
 }
 
 /* Packs the reply. What the handler filled in may be beyond the limits of the wire; then the asker
  * hears at least that it failed. */
-static bool pack(struct service *self, size_t *size)
+static bool pack(struct service *self, const struct message *reply, size_t *size)
 {
-    if (message_encode(&self->reply, self->packed, sizeof self->packed, size, NULL) == WIRE_OK) {
+    if (message_encode(reply, self->packed, sizeof self->packed, size, NULL) == WIRE_OK) {
         return true;
     }
     self->counters.mended++;
-    message_reply(&self->reply, &self->request);
-    say_no(&self->reply, LEASE_EINTERNAL, lease_error_text(LEASE_EINTERNAL));
-    return message_encode(&self->reply, self->packed, sizeof self->packed, size, NULL) == WIRE_OK;
+    struct message mended = {.op = reply->op, .reply = true};
+    memcpy(mended.req, reply->req, sizeof mended.req);
+    say_no(&mended, LEASE_EINTERNAL, lease_error_text(LEASE_EINTERNAL));
+    return message_encode(&mended, self->packed, sizeof self->packed, size, NULL) == WIRE_OK;
 }
 
 static int send_frame(void *socket, zmq_msg_t *frame, int flags)
@@ -214,18 +254,52 @@ static int send_frame(void *socket, zmq_msg_t *frame, int flags)
     return rc;
 }
 
+/* In front of the bytes of a reply while libzmq has them. */
+struct held {
+    atomic_size_t *outstanding;
+    size_t size;
+};
+
+static void let_go(void *data, void *hint)
+{
+    struct held *held = hint;
+    (void)data;
+    (void)atomic_fetch_sub_explicit(held->outstanding, held->size, memory_order_relaxed);
+    free(held);
+}
+
+/* What was packed, as a message; false where there is no room for it, or no memory. */
+static bool make_body(struct service *self, size_t size, zmq_msg_t *body)
+{
+    size_t room = SERVICE_OUTSTANDING_MAX / (size > MESSAGE_PACKED_MAX ? 2 : 1);
+    if (atomic_load_explicit(&self->outstanding, memory_order_relaxed) + size > room) {
+        return false;
+    }
+    struct held *held = malloc(sizeof *held + size);
+    if (!held) {
+        return false;
+    }
+    *held = (struct held){&self->outstanding, size};
+    memcpy(held + 1, self->packed, size);
+    if (zmq_msg_init_data(body, held + 1, size, let_go, held) != 0) {
+        free(held);
+        return false;
+    }
+    (void)atomic_fetch_add_explicit(&self->outstanding, size, memory_order_relaxed);
+    return true;
+}
+
 /* The first frame alone can fail: behind it the ROUTER takes all, or drops all if the asker goes
  * meanwhile. So the message must be there before it. */
-static void send_reply(struct service *self, size_t size)
+static void send_reply(struct service *self, zmq_msg_t *envelope, unsigned count, size_t size)
 {
     zmq_msg_t body;
-    if (zmq_msg_init_size(&body, size) != 0) {
+    if (!make_body(self, size, &body)) {
         self->counters.full++;
         return;
     }
-    memcpy(zmq_msg_data(&body), self->packed, size);
-    for (unsigned i = 0; i < self->envelope_count; i++) {
-        if (send_frame(self->socket, &self->envelope[i], ZMQ_SNDMORE) < 0) {
+    for (unsigned i = 0; i < count; i++) {
+        if (send_frame(self->socket, &envelope[i], ZMQ_SNDMORE) < 0) {
             *(errno == EAGAIN ? &self->counters.full : &self->counters.gone) += 1;
             (void)zmq_msg_close(&body);
             return;
@@ -248,15 +322,104 @@ static void answer(struct service *self, zmq_msg_t *body)
         self->counters.dropped++;
         return;
     }
-    if (fault == WIRE_OK) {
-        handle(self);
-    } else {
+    if (fault != WIRE_OK) {
         refuse(self, fault, field);
+    } else if (!handle(self, body)) {
+        return;
     }
-    if (pack(self, &size)) {
-        send_reply(self, size);
+    if (pack(self, &self->reply, &size)) {
+        send_reply(self, self->envelope, self->envelope_count, size);
     }
 }
+
+/* ---- answering later ------------------------------------------------------------------------- */
+
+struct service_asker *service_keep(struct service *self)
+{
+    size_t size = 0;
+    for (unsigned i = 0; i < self->envelope_count; i++) {
+        size += zmq_msg_size(&self->envelope[i]);
+    }
+    bool fits = size <= SERVICE_ENVELOPE_MAX && self->kept_count < SERVICE_LATER_MAX;
+    struct service_asker *asker = fits ? malloc(sizeof *asker + size) : NULL;
+    if (!asker) {
+        return NULL;
+    }
+    uint8_t *to = asker->bytes;
+    asker->count = self->envelope_count;
+    for (unsigned i = 0; i < asker->count; i++) {
+        asker->sizes[i] = zmq_msg_size(&self->envelope[i]);
+        memcpy(to, zmq_msg_data(&self->envelope[i]), asker->sizes[i]);
+        to += asker->sizes[i];
+    }
+    asker->next = self->kept;
+    asker->link = &self->kept;
+    if (asker->next) {
+        asker->next->link = &asker->next;
+    }
+    self->kept = asker;
+    self->kept_count++;
+    self->counters.later++;
+    return asker;
+}
+
+/* Frames of at most SERVICE_ENVELOPE_MAX bytes: without memory for them they stay empty, and the
+ * ROUTER knows nobody of that name. */
+static void send_later(struct service *self, const struct service_asker *asker, size_t size)
+{
+    zmq_msg_t envelope[ENVELOPE_MAX];
+    const uint8_t *from = asker->bytes;
+    for (unsigned i = 0; i < asker->count; i++) {
+        if (zmq_msg_init_size(&envelope[i], asker->sizes[i]) != 0) {
+            (void)zmq_msg_init(&envelope[i]);
+        } else {
+            memcpy(zmq_msg_data(&envelope[i]), from, asker->sizes[i]);
+        }
+        from += asker->sizes[i];
+    }
+    send_reply(self, envelope, asker->count, size);
+    for (unsigned i = 0; i < asker->count; i++) {
+        (void)zmq_msg_close(&envelope[i]);
+    }
+}
+
+void service_answer(struct service *self, struct service_asker **asker_p,
+                    const struct message *reply)
+{
+    struct service_asker *asker = *asker_p;
+    size_t size;
+    *asker_p = NULL;
+    if (!asker || self->generation != host_fork_generation()) {
+        return;
+    }
+    if (reply && pack(self, reply, &size)) {
+        send_later(self, asker, size);
+    }
+    *asker->link = asker->next;
+    if (asker->next) {
+        asker->next->link = asker->link;
+    }
+    self->kept_count--;
+    free(asker);
+}
+
+/* What libzmq tells of a peer is an address by TCP, and NODE:UID:GID:PID by ipc. */
+const char *service_asker_address(const struct service *self)
+{
+    const char *peer = self->body ? zmq_msg_gets(self->body, "Peer-Address") : NULL;
+    return peer && !service_is_local(self) ? peer : "";
+}
+
+bool service_is_local(const struct service *self)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    const char *peer = self->body ? zmq_msg_gets(self->body, "Peer-Address") : NULL;
+    return peer && strchr(peer, ':') && !strchr(peer, '%') &&
+           inet_pton(AF_INET, peer, &four) != 1 && inet_pton(AF_INET6, peer, &six) != 1;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
 
 /* [id][message] of a DEALER, or [id]...[empty][message]. */
 static bool is_envelope(struct service *self)

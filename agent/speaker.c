@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "agent/speaker_fleet.h"
 #include "broker/host_clock.h"
 #include "broker/host_epoch.h"
 #include "broker/host_random.h"
@@ -27,16 +28,26 @@
 
 /* ---- taking and leaving the office ----------------------------------------------------------- */
 
+void speaker_raise(struct book *book, uint64_t epoch)
+{
+    if (book_is_copy(book))
+        mirror_becomes_owner(book, epoch);
+    else
+        book_raise_epoch(book, epoch);
+}
+
 /* Whoever becomes the owner's voice raises the epoch: tokens grow, nothing ends. */
 static void raise_epochs(struct speaker *speaker)
 {
     for (uint32_t i = 0; i < speaker->prober_count; i++) {
         struct provider *provider = speaker->probers[i]->provider;
+        if (speaker->room && !provider->owned)
+            continue; /* another host's to raise */
         pthread_mutex_lock(&provider->mutex);
         if (table_begin(provider->table, provider->book, LOCK_BUDGET_MS) == 0) {
             static const struct effects none_happened;
             uint64_t now = provider->book->head.epoch;
-            book_raise_epoch(provider->book, host_epoch_next(provider->name, now));
+            speaker_raise(provider->book, host_epoch_next(provider->name, now));
             table_commit(provider->table, provider->book, &none_happened, host_now_ns());
             table_end(provider->table);
         }
@@ -55,12 +66,25 @@ static void copy_providers(struct lease_agent *agent, struct effective *effectiv
     }
 }
 
+/* A daemon knows by itself what it is to be. */
+static void inherit_fleet(struct lease_agent *agent, const struct fleet_config *left)
+{
+    if (agent->flags & LEASE_OPEN_DAEMON || atomic_load(&agent->fleet) || !fleet_config_is_on(left))
+        return;
+    struct fleet_config *fleet = malloc(sizeof *fleet);
+    if (!fleet)
+        return;
+    *fleet = *left;
+    atomic_store(&agent->fleet, fleet);
+}
+
 /* What the last speaker served is served on; its lasting id is kept. */
 static void take_over(struct speaker *speaker, struct effective *effective)
 {
     if (effective_read(speaker->agent->directory.path, effective) < 0)
         return;
     memcpy(speaker->id, effective->id, sizeof speaker->id);
+    inherit_fleet(speaker->agent, &effective->fleet);
     for (uint32_t i = 0; i < effective->provider_count; i++) {
         char why[SPEC_ERROR_SIZE];
         if (!(speaker->agent->flags & LEASE_OPEN_DAEMON))
@@ -88,6 +112,9 @@ static int leave_word(struct speaker *speaker)
              agent->flags & LEASE_OPEN_DAEMON ? "daemon" : "embedded");
     effective->pid = agent->self.pid;
     copy_providers(agent, effective);
+    const struct fleet_config *fleet = atomic_load(&agent->fleet);
+    if (fleet)
+        effective->fleet = *fleet;
     int error = effective_write(agent->directory.path, effective, agent->directory.file_mode);
     free(effective);
     return error;
@@ -105,6 +132,8 @@ static void write_beat(struct speaker *speaker, ns_t now)
  * passed over. */
 static void leave(struct speaker *speaker)
 {
+    atomic_store(&speaker->watches, SPEAKER_WATCHES_DEMANDS);
+    room_close(speaker);
     speaker_service_close(speaker);
     speaker_probers_free(speaker);
     http_close(&speaker->http);
@@ -151,6 +180,8 @@ static int enter(struct speaker *speaker)
         error = speaker_probers_update(speaker);
     if (error == 0)
         error = speaker_service_open(speaker);
+    if (error == 0)
+        error = room_open(speaker);
     if (error < 0) {
         leave(speaker);
         return error;
@@ -187,17 +218,30 @@ static void drain(int fd)
         continue;
 }
 
+static int add_room(struct room *room, zmq_pollitem_t *items, ns_t until_ns)
+{
+    int fds[ROOM_ERRANDS];
+    uint32_t count = room_fds(room, fds);
+    for (uint32_t i = 0; i < count; i++)
+        items[i] = (zmq_pollitem_t){.fd = fds[i], .events = ZMQ_POLLIN};
+    items[count] = (zmq_pollitem_t){.socket = room_socket(room), .events = ZMQ_POLLIN};
+    room_sleeps(room, until_ns);
+    return (int)count + 1;
+}
+
 static void wait_for_work(struct speaker *speaker, ns_t until_ns)
 {
     ns_t left = until_ns - host_now_ns();
     long timeout_ms = left <= 0 ? 0 : (long)((left + NS_PER_MS - 1) / NS_PER_MS);
-    zmq_pollitem_t items[3] = {
+    zmq_pollitem_t items[4 + ROOM_ERRANDS] = {
         {.fd = speaker->wake_fd, .events = ZMQ_POLLIN},
         {.fd = speaker->http ? http_fd(speaker->http) : -1, .events = ZMQ_POLLIN},
         {.socket = speaker->service ? service_socket(speaker->service) : NULL,
          .events = ZMQ_POLLIN},
     };
     int count = !speaker->http ? 1 : !speaker->service ? 2 : 3;
+    if (speaker->room)
+        count += add_room(speaker->room, items + count, until_ns);
     zmq_poll(items, count, timeout_ms);
     if (items[0].revents)
         drain(speaker->wake_fd);
@@ -213,6 +257,13 @@ static bool is_asked_to_yield(const struct speaker *speaker)
            llabs((long long)time(NULL) - (long long)status.st_mtime) <= YIELD_ASKED_S;
 }
 
+static ns_t next_turn(struct speaker *speaker)
+{
+    ns_t probers = speaker_probers_deadline(speaker);
+    ns_t room = speaker->room ? room_deadline(speaker->room) : NS_NEVER;
+    return probers < room ? probers : room;
+}
+
 static void speak(struct speaker *speaker)
 {
     set_state(speaker, SPEAKER_SPEAKING);
@@ -223,11 +274,15 @@ static void speak(struct speaker *speaker)
         speaker->yields = speaker->yields || is_asked_to_yield(speaker);
         if (now >= speaker->beat_ns)
             write_beat(speaker, now);
+        if (speaker->room)
+            room_wake(speaker->room);
         if (speaker->service)
             service_run(speaker->service);
         speaker_probers_update(speaker);
         speaker_probers_run(speaker);
-        ns_t until = speaker_probers_deadline(speaker);
+        if (speaker->room)
+            room_run(speaker->room);
+        ns_t until = next_turn(speaker);
         wait_for_work(speaker, until < speaker->beat_ns ? until : speaker->beat_ns);
     }
     leave(speaker);

@@ -42,6 +42,8 @@ struct prober {
 
 enum speaker_state { SPEAKER_STARTING, SPEAKER_LISTENING, SPEAKER_SPEAKING, SPEAKER_REFUSED };
 
+struct room;
+
 struct speaker {
     struct lease_agent *agent;
     pthread_t thread;
@@ -65,7 +67,13 @@ struct speaker {
     struct service *service;
     uint32_t prober_count;
     struct prober *probers[PROVIDERS_MAX];
+    struct room *room;        /* what there is of the fleet; NULL: nothing */
+    _Atomic unsigned watches; /* enum speaker_watches */
 };
+
+/* What the watcher sleeps on beside demands: changes of books, to be published now and then, or for
+ * which somebody waits. */
+enum speaker_watches { SPEAKER_WATCHES_DEMANDS, SPEAKER_WATCHES_BOOKS, SPEAKER_WATCHES_CLOSELY };
 
 /* speaker_probe.c */
 int speaker_probers_update(struct speaker *speaker); /* one for each provider that is known */
@@ -76,6 +84,9 @@ ns_t speaker_probers_deadline(const struct speaker *speaker);
 /* speaker_watch.c: a thread that turns demands in shared memory into a readable descriptor. */
 int speaker_watch_start(struct speaker *speaker);
 void speaker_watch_stop(struct speaker *speaker);
+
+/* speaker.c: this host is the owner from now on. */
+void speaker_raise(struct book *book, uint64_t epoch);
 
 /* speaker_service.c */
 int speaker_service_open(struct speaker *speaker);

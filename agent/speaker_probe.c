@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "agent/speaker.h"
+#include "agent/speaker_fleet.h"
 #include "broker/attribution.h"
 #include "broker/host_clock.h"
 
@@ -152,7 +152,8 @@ static void run_probe(struct prober *prober, ns_t now)
     const struct probe_plan *plan = plan_of(prober, now);
     uint32_t demand = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
     bool demanded = demand != prober->demand_seen;
-    if (now < plan->not_before_ns || (!demanded && now < plan->due_ns))
+    bool unasked = room_probes(prober->speaker->room, prober->provider, now);
+    if (now < plan->not_before_ns || (!demanded && (!unasked || now < plan->due_ns)))
         return;
     prober->demand_seen = demand;
     start_probe(prober, demanded ? PROBE_QUICK : PROBE_FULL, now);
@@ -170,7 +171,8 @@ static uint32_t find_by_pid(struct provider *provider, ns_t now, struct lease_id
     for (uint32_t i = 0; i < book->live_count && count < most; i++) {
         const struct record *record = &book->records[book->live[i]];
         uint32_t ttl = record->ttl_ms ? record->ttl_ms : TTL_DISPATCHED_MS_DEFAULT;
-        bool due = record->deadline_ns - now < (ns_t)ttl * NS_PER_MS * 2 / 3;
+        bool due = record->deadline_ns - now < (ns_t)ttl * NS_PER_MS * 2 / 3 &&
+                   !(record->flags & RECORD_NAMED); /* its owner is asked: speaker_claims.c */
         if (record->state == RECORD_DISPATCHED && (record->flags & RECORD_BY_PID) && due)
             ids[count++] = record->id;
     }
@@ -237,7 +239,10 @@ ns_t speaker_probers_deadline(const struct speaker *speaker)
             continue;
         const struct probe_plan *plan = plan_of(prober, now);
         uint32_t demand = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
-        first = earlier(first, demand != prober->demand_seen ? plan->not_before_ns : plan->due_ns);
+        if (demand != prober->demand_seen)
+            first = earlier(first, plan->not_before_ns);
+        else if (room_probes(speaker->room, prober->provider, now))
+            first = earlier(first, plan->due_ns);
     }
     return first;
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/speaker.h"
+#include "agent/speaker_fleet.h"
 #include "broker/host_clock.h"
 
 static void fill_sender(const struct speaker *speaker, struct message *reply)
@@ -13,7 +13,7 @@ static void fill_sender(const struct speaker *speaker, struct message *reply)
     snprintf(reply->name, sizeof reply->name, "%s", agent->host);
     snprintf(reply->version, sizeof reply->version, "%s", LEASEHOLD_VERSION);
     memcpy(reply->id, speaker->id, sizeof reply->id);
-    reply->kind = MESSAGE_DAEMON; /* no other has a socket */
+    reply->kind = agent->flags & LEASE_OPEN_DAEMON ? MESSAGE_DAEMON : MESSAGE_EMBEDDED;
     reply->pid = agent->self.pid;
 }
 
@@ -38,6 +38,27 @@ static int answer_read(struct speaker *speaker, const struct message *request)
     return LEASE_EUNKNOWN;
 }
 
+static int answer_yield(const struct speaker *speaker, struct message *reply)
+{
+    if (!(speaker->agent->flags & LEASE_OPEN_DAEMON))
+        return LEASE_EINVAL; /* that is asked by a file, not from afar */
+    wire_copy_text(reply->text, sizeof reply->text, "a daemon yields to nobody");
+    return LEASE_EDAEMON;
+}
+
+/* What concerns other hosts. */
+static int answer_fleet(struct room *room, const struct message *request, struct message *reply)
+{
+    switch (request->op) {
+    case MESSAGE_FETCH: return fetch_handle(room, request, reply);
+    case MESSAGE_ACQUIRE:
+    case MESSAGE_VERIFY:
+    case MESSAGE_RENEW:
+    case MESSAGE_RELEASE: return asked_handle(room, request, reply);
+    default: return LEASE_EINVAL;
+    }
+}
+
 static int answer(void *arg, const struct message *request, struct message *reply)
 {
     struct speaker *speaker = arg;
@@ -46,22 +67,23 @@ static int answer(void *arg, const struct message *request, struct message *repl
     case MESSAGE_STATUS:
         fill_sender(speaker, reply);
         fill_state(speaker, reply);
-        return 0;
-    case MESSAGE_YIELD:
-        wire_copy_text(reply->text, sizeof reply->text, "a daemon yields to nobody");
-        return LEASE_EDAEMON;
+        return speaker->room && request->op == MESSAGE_HELLO
+                   ? hello_handle(speaker->room, request, reply)
+                   : 0;
+    case MESSAGE_YIELD: return answer_yield(speaker, reply);
     case MESSAGE_READ: return answer_read(speaker, request);
-    default: return LEASE_EINVAL;
+    default: return speaker->room ? answer_fleet(speaker->room, request, reply) : LEASE_EINVAL;
     }
 }
 
-/* A speaker that cannot bind works on without answering, which doctor tells. An embedded one does not
- * bind: see request_yield in speaker.c. */
+/* A speaker that cannot bind works on without answering, which doctor tells. An embedded one binds only
+ * where it is configured to answer other hosts: see request_yield in speaker.c. */
 int speaker_service_open(struct speaker *speaker)
 {
-    if (!(speaker->agent->flags & LEASE_OPEN_DAEMON))
+    bool daemon = speaker->agent->flags & LEASE_OPEN_DAEMON;
+    if (!daemon && !room_wants_service(speaker))
         return 0;
-    const char *path = speaker->agent->directory.path;
+    const char *path = daemon ? speaker->agent->directory.path : NULL;
     int error = service_open(path, answer, speaker, &speaker->service);
     return error == LEASE_ENOMEM ? error : 0;
 }

@@ -9,30 +9,69 @@
 #include "broker/host_wait.h"
 
 #define LOOK_NS (NS_PER_SEC / 2) /* for providers that were added */
+#define REST_NS (5 * NS_PER_MS)  /* between two looks at books that change */
 
-static uint32_t collect(struct speaker *speaker, struct host_waited *words)
+struct watch {
+    struct host_waited words[HOST_WAIT_MAX];
+    uint32_t count;
+    uint32_t seen[PROVIDERS_MAX]; /* of the books, when the loop was last told of changes */
+    bool changed;                 /* one has changed since */
+};
+
+static bool watches(const struct speaker *speaker, enum speaker_watches what)
 {
-    struct lease_agent *agent = speaker->agent;
-    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire), used = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct provider *provider = agent->providers[i];
-        words[used].word = &provider_words(provider)->demand;
-        words[used].seen = atomic_load_explicit(words[used].word, memory_order_acquire);
-        used++;
-    }
-    words[used++] = (struct host_waited){&speaker->stop, 0};
-    return used;
+    return atomic_load_explicit(&speaker->watches, memory_order_relaxed) >= (unsigned)what;
 }
 
+static void add_demand(struct watch *watch, struct host_words *words)
+{
+    struct host_waited *word = &watch->words[watch->count++];
+    word->word = &words->demand;
+    word->seen = atomic_load_explicit(word->word, memory_order_acquire);
+}
+
+/* The change word too, with its bit set. */
+static void add_change(struct watch *watch, struct host_words *words, uint32_t *seen)
+{
+    struct host_waited *word = &watch->words[watch->count];
+    word->word = &words->change;
+    if (host_words_arm(words, *seen, &word->seen)) {
+        watch->count++;
+        return;
+    }
+    *seen = atomic_load_explicit(&words->change, memory_order_acquire);
+    watch->changed = true;
+}
+
+static void collect(struct speaker *speaker, struct watch *watch, bool books)
+{
+    struct lease_agent *agent = speaker->agent;
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    watch->count = 0;
+    watch->changed = false;
+    for (uint32_t i = 0; i < count; i++)
+        add_demand(watch, provider_words(agent->providers[i]));
+    watch->words[watch->count++] = (struct host_waited){&speaker->stop, 0};
+    for (uint32_t i = 0; books && i < count && watch->count < HOST_WAIT_MAX; i++)
+        add_change(watch, provider_words(agent->providers[i]), &watch->seen[i]);
+}
+
+/* Books change often, and those who change them are not to wake us each time: it is rested between two
+ * looks, unless somebody waits for a book. */
 static void *watch(void *arg)
 {
     struct speaker *speaker = arg;
-    struct host_waited words[PROVIDERS_MAX + 1];
+    struct watch watch = {.count = 0};
+    bool rests = false;
     while (!atomic_load_explicit(&speaker->stop, memory_order_acquire)) {
-        uint32_t count = collect(speaker, words);
+        bool books = watches(speaker, SPEAKER_WATCHES_BOOKS) && !rests;
+        collect(speaker, &watch, books);
         uint64_t one = 1;
-        if (host_wait_any(words, count, LOOK_NS) == HOST_WAIT_CHANGED &&
-            write(speaker->wake_fd, &one, sizeof one) < 0)
+        bool woken =
+            !watch.changed &&
+            host_wait_any(watch.words, watch.count, rests ? REST_NS : LOOK_NS) == HOST_WAIT_CHANGED;
+        rests = watch.changed && !watches(speaker, SPEAKER_WATCHES_CLOSELY);
+        if ((woken || watch.changed) && write(speaker->wake_fd, &one, sizeof one) < 0)
             continue; /* readable already */
     }
     return NULL;

@@ -4,7 +4,8 @@
 #include "broker/attribution.h"
 #include "broker/step.h"
 
-static struct record *find_acquired_by(struct step *step, const struct request *request)
+/* The record that this very request made, or that bears the id which it brings. */
+struct record *acquire_find(struct step *step, const struct request *request)
 {
     struct book *book = step->book;
     if (request->flags & REQUEST_FIRST)
@@ -15,7 +16,8 @@ static struct record *find_acquired_by(struct step *step, const struct request *
     for (uint32_t i = 0; i < book->used; i++)
         if (request_id_equal(book->records[i].acquired_by, request->id))
             return &book->records[i];
-    return NULL;
+    return request->flags & REQUEST_BRINGS_ID ? book_find(book, request->lease, request->hint)
+                                              : NULL;
 }
 
 static void wait_again(struct step *step, const struct request *request,
@@ -49,7 +51,7 @@ static void acquire_again(struct step *step, const struct request *request,
 }
 
 /* Work that runs already is counted even above the slots, which may not be known yet. */
-static enum reason acquire_is_impossible(const struct step *step, const struct request *request)
+enum reason acquire_is_impossible(const struct step *step, const struct request *request)
 {
     const struct book *book = step->book;
     bool running = request->flags & REQUEST_RUNNING;
@@ -67,15 +69,23 @@ static enum reason acquire_is_impossible(const struct step *step, const struct r
     return leases >= most ? REASON_BOOK_FULL : REASON_NONE;
 }
 
-/* A new record with an id and a place, in the state that the caller gives it next. */
-static struct record *write_record(struct step *step, const struct request *request)
+bool acquire_is_dead(const struct step *step, const struct request *request)
+{
+    return (request->flags & REQUEST_BRINGS_ID) &&
+           (book_is_dead(step->book, request->lease) ||
+            (request->epoch != 0 && request->epoch < step->book->head.epoch));
+}
+
+struct record *acquire_write(struct step *step, const struct request *request)
 {
     struct book *book = step->book;
     struct record *record = book_take(book, step->now);
     if (!record)
         return NULL;
-    record->id.instance = book->head.instance;
-    record->id.counter = book_next_counter(book, record);
+    if (request->flags & REQUEST_BRINGS_ID)
+        record->id = request->lease;
+    else
+        record->id = (struct lease_id){book->head.instance, book_next_counter(book, record)};
     record->place = book_next_place(book, record);
     record->acquired_by = request->id;
     record->acquired_ns = step->now;
@@ -96,7 +106,7 @@ static void acquire_or_wait(struct step *step, const struct request *request)
     struct tally tally;
     admission_tally(book, step->now, &tally);
     enum obstacle obstacle = admission_acquire(book, &tally, request->units, request->slot);
-    int32_t ahead = admission_ahead(book, UINT64_MAX, request->slot);
+    int32_t ahead = admission_ahead(book, UINT64_MAX, request->slot) + tally.elsewhere;
     if (obstacle != OBSTACLE_NONE &&
         step_reading_may_help(step, request, &tally, ahead, request->units)) {
         step_reply_unread(step, NULL);
@@ -106,7 +116,7 @@ static void acquire_or_wait(struct step *step, const struct request *request)
         (request->wait_ms == 0 || step_wait_end(request) <= step->now)) {
         struct answer *answer = step_reply(step, ANSWER_NO, step_reason(obstacle));
         step_explain(step, answer, &tally, UINT64_MAX, request->slot);
-        step_remember(step, request);
+        step_refuse_new(step, request);
         step_note_refusal(step, request, step_reason(obstacle));
         return;
     }
@@ -114,7 +124,7 @@ static void acquire_or_wait(struct step *step, const struct request *request)
         step_refuse(step, request, REASON_QUEUE_FULL);
         return;
     }
-    struct record *record = write_record(step, request);
+    struct record *record = acquire_write(step, request);
     if (!record) {
         step_refuse(step, request, REASON_BOOK_FULL);
     } else if (obstacle == OBSTACLE_NONE) {
@@ -127,13 +137,9 @@ static void acquire_or_wait(struct step *step, const struct request *request)
 
 /* The work runs already, under a lease that ended: dispatched at once, counted even above the
  * slots, born seen; what the former lease left behind is now explained by this one. */
-static void acquire_running(struct step *step, const struct request *request)
+static void acquire_running(struct step *step, const struct request *request,
+                            struct record *record)
 {
-    struct record *record = write_record(step, request);
-    if (!record) {
-        step_refuse(step, request, REASON_BOOK_FULL);
-        return;
-    }
     queue_dispatch(step, record, request->ttl_ms);
     record->arrived = record->units;
     struct record *former = book_find(step->book, request->former, UINT32_MAX);
@@ -145,25 +151,48 @@ static void acquire_running(struct step *step, const struct request *request)
     step_reply_of(step, ANSWER_GRANTED, REASON_NONE, record);
 }
 
-void requests_acquire(struct step *step, const struct request *request)
+static void acquire_anew(struct step *step, const struct request *request)
 {
-    const struct record *earlier = find_acquired_by(step, request);
-    if (earlier) {
-        acquire_again(step, request, earlier);
-        return;
-    }
     if (step_answer_again(step, request))
         return;
+    if (acquire_is_dead(step, request)) {
+        step_reply_gone(step, NULL);
+        return;
+    }
     bool running = request->flags & REQUEST_RUNNING;
     if (!running && step_slots_are_unknown(step->book) && step->book->sight.reading.sent_ns == 0) {
         step_reply_unread(step, NULL);
         return;
     }
     enum reason reason = acquire_is_impossible(step, request);
+    struct record *record = NULL;
+    if (reason == REASON_NONE && running && !(record = acquire_write(step, request)))
+        reason = REASON_BOOK_FULL;
     if (reason != REASON_NONE)
         step_refuse(step, request, reason);
     else if (running)
-        acquire_running(step, request);
+        acquire_running(step, request, record);
     else
         acquire_or_wait(step, request);
+}
+
+/* A lease that its holder dispatched while nobody could ask here, and that is known as held. */
+static bool runs_meanwhile(const struct request *request, const struct record *record)
+{
+    const uint32_t both = REQUEST_RUNNING | REQUEST_BRINGS_ID;
+    return (request->flags & both) == both && lease_id_equal(record->id, request->lease) &&
+           (record->state == RECORD_HELD || record->state == RECORD_WAITING);
+}
+
+void requests_acquire(struct step *step, const struct request *request)
+{
+    struct record *earlier = acquire_find(step, request);
+    if (!earlier) {
+        acquire_anew(step, request);
+    } else if (runs_meanwhile(request, earlier)) {
+        step_stamp(step, earlier, request);
+        acquire_running(step, request, earlier);
+    } else {
+        acquire_again(step, request, earlier);
+    }
 }

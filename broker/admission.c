@@ -42,6 +42,8 @@ static ns_t settle_ns(const struct book *book)
 ns_t admission_settled_ns(const struct book *book, const struct record *record)
 {
     const struct sight *sight = &book->sight;
+    if (sight->flags & SIGHT_TOLD)
+        return NS_NEVER; /* what the owner takes for shown it has told */
     ns_t left_ns = record->settle_mark_ns + settle_ns(book) - sight->healthy_ns;
     if (left_ns <= 0)
         return 0;
@@ -158,6 +160,43 @@ static int32_t still_in_flight(const struct book *book, const struct tally *tall
     return above_zero(reading->in_flight - over + moves_up(reading, tally, over));
 }
 
+/* Who waits at an owner of whom nothing was heard of late is in nobody's way. */
+static int32_t waiting_elsewhere(const struct book *book, ns_t now)
+{
+    const struct sight *sight = &book->sight;
+    return now - sight->heard_ns <= READING_TRUST_MS * NS_PER_MS ? sight->waiting : 0;
+}
+
+static int32_t ghost_units(const struct book *book)
+{
+    int32_t units = 0;
+    for (uint32_t i = 0; i < book->live_count; i++) {
+        const struct record *record = &book->records[book->live[i]];
+        if (record->state == RECORD_DISPATCHED && (record->flags & RECORD_GHOST))
+            units += record->units;
+    }
+    return units;
+}
+
+/* A reading that the owner told is older than the leases that it told with it; its strangers are
+ * not, and say what the owner makes of both. With its arithmetic:
+ * max(D + ending, I + unseen) = D + ending + strangers. */
+static void count_as_told(const struct book *book, struct tally *tally)
+{
+    tally->in_flight = book->sight.reading.in_flight;
+    tally->strangers = book->sight.strangers;
+    tally->busy += tally->strangers;
+    tally->ghosts = ghost_units(book);
+}
+
+static void count_reading(const struct book *book, struct tally *tally)
+{
+    tally->in_flight = still_in_flight(book, tally);
+    tally->busy = larger(tally->busy, tally->in_flight + tally->unseen);
+    tally->strangers = above_zero(tally->in_flight - tally->seen - tally->orphans);
+    tally->ghosts = above_zero(tally->seen + tally->orphans - tally->in_flight);
+}
+
 void admission_tally(const struct book *book, ns_t now, struct tally *tally)
 {
     const struct reading *reading = &book->sight.reading;
@@ -165,18 +204,20 @@ void admission_tally(const struct book *book, ns_t now, struct tally *tally)
     tally->trusted = admission_trusts(book, now);
     tally->counts = tally->trusted && reading_counts(reading);
     count_live(book, now, tally);
+    if (book_is_copy(book))
+        tally->waiting += tally->elsewhere = waiting_elsewhere(book, now);
 
     tally->busy = tally->dispatched + tally->ending;
     if (tally->counts) {
-        tally->in_flight = still_in_flight(book, tally);
-        tally->busy = larger(tally->busy, tally->in_flight + tally->unseen);
-        tally->strangers = above_zero(tally->in_flight - tally->seen - tally->orphans);
-        tally->ghosts = above_zero(tally->seen + tally->orphans - tally->in_flight);
+        if (book->sight.flags & SIGHT_TOLD)
+            count_as_told(book, tally);
+        else
+            count_reading(book, tally);
         if (reading->queue_means_full && reading->queued > 0)
             tally->busy = larger(tally->busy, tally->slots);
     }
     bool known = tally->trusted && reading->health != HEALTH_UNKNOWN;
-    if (!book->settings.probed || (known && health_admits((enum health)reading->health)))
+    if (!book_is_probed(book) || (known && health_admits((enum health)reading->health)))
         tally->available = above_zero(tally->slots - tally->busy - tally->held - tally->waiting);
     else if (known)
         tally->available = 0;
@@ -296,10 +337,10 @@ enum obstacle admission_verify(const struct book *book, const struct tally *tall
                                uint32_t units, int32_t slot, bool with_reading)
 {
     /* what ended leases left running a new reading may show to be over */
-    bool ended = with_reading || !book->settings.probed;
+    bool ended = with_reading || !book_is_probed(book);
     int32_t ahead = admission_ahead(book, place, slot);
     int32_t busy = ended ? tally->busy : tally->dispatched;
-    if (with_reading && book->settings.probed &&
+    if (with_reading && book_is_probed(book) &&
         !health_admits((enum health)book->sight.reading.health))
         return OBSTACLE_HEALTH;
     if (admission_neighbour(book, place))
@@ -316,7 +357,7 @@ enum obstacle admission_verify(const struct book *book, const struct tally *tall
 /* What the last reading, while it is trusted, says about taking any request at all. */
 static bool health_refuses(const struct book *book, const struct tally *tally)
 {
-    return book->settings.probed && tally->trusted &&
+    return book_is_probed(book) && tally->trusted &&
            !health_admits((enum health)book->sight.reading.health);
 }
 
@@ -338,14 +379,14 @@ static enum obstacle admit_held(const struct book *book, const struct tally *tal
 enum obstacle admission_acquire(const struct book *book, const struct tally *tally, uint32_t units,
                                 int32_t slot)
 {
-    return admit_held(book, tally, admission_ahead(book, UINT64_MAX, slot), UINT64_MAX, units,
-                      slot);
+    int32_t ahead = admission_ahead(book, UINT64_MAX, slot) + tally->elsewhere;
+    return admit_held(book, tally, ahead, UINT64_MAX, units, slot);
 }
 
 enum obstacle admission_waiter(const struct book *book, const struct tally *tally, uint64_t place,
                                uint32_t units, int32_t slot)
 {
-    int32_t before = tally->held;
+    int32_t before = tally->held + tally->elsewhere;
     for (uint32_t i = 0; i < book->live_count; i++) {
         const struct record *record = &book->records[book->live[i]];
         if (record->state == RECORD_WAITING && stands_before(record, place, slot))

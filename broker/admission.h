@@ -21,6 +21,7 @@ struct tally {
     int32_t orphans;    /* shown work of ended leases */
     int32_t held;
     int32_t waiting;
+    int32_t elsewhere; /* of these: waiters of the owner, where the book is a copy */
     int32_t in_flight; /* I, -1 where no reading tells it */
     int32_t busy;
     int32_t strangers;

@@ -428,6 +428,7 @@ bool attribution_take(struct book *book, const struct reading *reading, ns_t now
     memcpy(before.slots, sight->reading.slots, (size_t)before.slot_count * sizeof before.slots[0]);
 
     book->sight_dirty = true;
+    sight->flags &= ~(uint32_t)SIGHT_TOLD;
     keep_clock(sight, reading);
     keep_reading(sight, reading);
     if (reading_counts(reading)) {
@@ -439,6 +440,19 @@ bool attribution_take(struct book *book, const struct reading *reading, ns_t now
     if (is_gone_or_new((enum health)reading->health))
         clear_work(book, (enum health)reading->health, now);
     return true;
+}
+
+void attribution_take_told(struct book *book, const struct reading *reading, int32_t strangers,
+                           ns_t strangers_since_ns)
+{
+    struct sight *sight = &book->sight;
+    keep_clock(sight, reading);
+    memcpy(&sight->reading, reading, offsetof(struct reading, slots));
+    sight->reading.named = sight->reading.slot_count = 0;
+    sight->strangers = strangers;
+    sight->strangers_since_ns = strangers_since_ns;
+    sight->flags |= SIGHT_TOLD;
+    book->sight_dirty = true;
 }
 
 ns_t attribution_not_before(const struct book *book)

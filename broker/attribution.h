@@ -13,6 +13,11 @@
  * the caller (reading_sanitize); everything that changes is marked dirty. */
 bool attribution_take(struct book *book, const struct reading *reading, ns_t now);
 
+/* The same of a reading that the owner of the book made and told, with how many strangers it makes
+ * of it and since when; slots[] of it are not looked at. */
+void attribution_take_told(struct book *book, const struct reading *reading, int32_t strangers,
+                           ns_t strangers_since_ns);
+
 /* When the server may be asked next at the earliest, and when it should be in the background
  * (watched: somebody looks). */
 ns_t attribution_not_before(const struct book *book);

@@ -157,11 +157,11 @@ static uint32_t oldest_ended(struct book *book)
     return BOOK_CELLS;
 }
 
-static void forget(struct book *book, const struct record *record, ns_t now)
+void book_forget(struct book *book, struct lease_id id, ns_t now)
 {
-    if (record->id.counter == 0 || record->id.instance == book->head.instance)
+    if (id.counter == 0 || id.instance == book->head.instance)
         return; /* our own need no floor: no id of ours is issued twice */
-    int at = floors_forget(&book->floors, record->id, now);
+    int at = floors_forget(&book->floors, id, now);
     if (at >= 0 && !book->is_dirty_floor[at]) {
         book->is_dirty_floor[at] = 1;
         book->dirty_floors[book->dirty_floor_count++] = (uint16_t)at;
@@ -188,7 +188,7 @@ struct record *book_take(struct book *book, ns_t now)
                            .task = -1,
                            .slot = -1,
                            .units = 1};
-    forget(book, record, now);
+    book_forget(book, record->id, now);
     enum record_state before = (enum record_state)record->state;
     *record = blank;
     derive(book, index, before);
@@ -240,13 +240,26 @@ uint64_t book_next_counter(struct book *book, struct record *record)
     return book->counter_max = record->counter_max = book->counter_max + 1;
 }
 
+/* The same everywhere and for ever: other hosts order what they claim by it. */
+uint64_t book_place_by_id(struct lease_id id)
+{
+    uint64_t word = id.instance ^ id.counter * UINT64_C(0x9e3779b97f4a7c15);
+    word = (word ^ word >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    word = (word ^ word >> 27) * UINT64_C(0x94d049bb133111eb);
+    return PLACE_BY_ID | (word ^ word >> 31) >> 2;
+}
+
 uint64_t book_next_place(struct book *book, struct record *record)
 {
+    if (book_is_copy(book))
+        return book_place_by_id(record->id);
     return book->place_max = record->place_max = book->place_max + 1;
 }
 
 uint64_t book_next_token(struct book *book, struct record *record)
 {
+    if (book_is_copy(book))
+        return record->token;
     uint64_t first = book->head.epoch << TOKEN_BITS;
     uint64_t token = (book->token_max > first ? book->token_max : first) + 1;
     book_raise_epoch(book, token >> TOKEN_BITS);
@@ -305,7 +318,7 @@ bool book_record_is_valid(const struct record *r)
 {
     if (r->state > RECORD_GONE || r->end > END_REPLACED)
         return false;
-    if (r->counter_max < r->id.counter || r->place_max < r->place || r->token_max < r->token)
+    if ((r->place_max < r->place && r->place < PLACE_BY_ID) || r->token_max < r->token)
         return false;
     if ((r->state == RECORD_FREE) != (r->id.counter == 0))
         return false;
@@ -331,6 +344,8 @@ void book_check(const struct book *book)
         const struct record *record = &book->records[i];
         assert(book_record_is_valid(record));
         assert(record->counter_max <= book->counter_max);
+        assert(record->id.instance != book->head.instance ||
+               record->id.counter <= record->counter_max);
         assert(record->place_max <= book->place_max);
         assert(record->token_max <= book->token_max);
         if (record->state != RECORD_FREE)

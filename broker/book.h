@@ -31,6 +31,12 @@ struct book_head {
     uint64_t epoch;    /* only the owner's book issues it */
 };
 
+enum sight_flags {
+    SIGHT_COPY = 1 << 0,   /* the provider belongs to another host, this is a copy (mirror.h) */
+    SIGHT_TOLD = 1 << 1,   /* in a copy: the reading and the strangers are the owner's word */
+    SIGHT_STATIC = 1 << 2, /* in a copy: the owner says that there is nothing to read */
+};
+
 /* What was seen of the server. Changes with each reading; committed before the records that the
  * same reading changed, so that a crash in between loses arrivals (their leases stay unseen and
  * count twice for a while) and never counts one twice (which would free a slot in use). */
@@ -42,9 +48,11 @@ struct sight {
     ns_t strangers_since_ns; /* 0: none */
     int32_t strangers;       /* units of in-flight work without a lease, by the last reading */
     int32_t slots_last;      /* the last slots_total that was told, 0: never */
-    uint64_t heard_version;  /* in a copy: of the owner's state that was taken last, 0 never */
+    uint64_t heard_epoch;    /* in a copy: of what the owner said last, 0 nothing yet */
+    uint64_t heard_version;  /* in a copy: of the owner's state that was taken last, 0 none */
+    ns_t heard_ns;           /* when that was */
     int32_t waiting;         /* in a copy: units of the owner's waiters */
-    int32_t spare;
+    uint32_t flags;          /* enum sight_flags */
 };
 
 /* Another member of the book's group, as it stands in this very step. */
@@ -124,12 +132,19 @@ void book_set_state(struct book *book, struct record *record, enum record_state 
 /* Ends a live record, as GONE, or as ORPHAN where its work may still run. */
 void book_end(struct book *book, struct record *record, enum record_end end, ns_t now);
 
+/* An id of another book is dead from now on, without a record. */
+void book_forget(struct book *book, struct lease_id id, ns_t now);
+
 /* Marks a record as changed. */
 void book_touch(struct book *book, const struct record *record);
 
+/* A copy issues ids, but neither places (they are the id's) nor tokens (they stay as they are). */
 uint64_t book_next_counter(struct book *book, struct record *record);
 uint64_t book_next_place(struct book *book, struct record *record);
 uint64_t book_next_token(struct book *book, struct record *record);
+
+/* The place of a lease that no owner has given one: random by its id, the same everywhere. */
+uint64_t book_place_by_id(struct lease_id id);
 
 /* Everything was committed. */
 void book_clean(struct book *book);
@@ -141,6 +156,18 @@ void book_as_neighbour(const struct book *book, ns_t now, struct neighbour *neig
 
 /* The place of a new request is above `place`: one order in all books of a group. */
 void book_raise_place(struct book *book, uint64_t place);
+
+/* Another host owns the provider. */
+static inline bool book_is_copy(const struct book *book)
+{
+    return book->sight.flags & SIGHT_COPY;
+}
+
+/* Readings can be had at all, by this host or by the owner. */
+static inline bool book_is_probed(const struct book *book)
+{
+    return book->settings.probed && !(book->sight.flags & SIGHT_STATIC);
+}
 
 /* How long health was ok so far: the clock of settling and of ghosts. */
 ns_t book_healthy_ns(const struct book *book, ns_t now);

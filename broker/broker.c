@@ -62,6 +62,11 @@ static enum note_kind note_of(enum record_end end)
     }
 }
 
+void step_note_end(struct step *step, const struct record *record)
+{
+    step_note(step, note_of((enum record_end)record->end), record, REASON_NONE, 0);
+}
+
 void step_end(struct step *step, struct record *record, enum record_end end)
 {
     bool was_orphan = record->state == RECORD_ORPHAN;
@@ -99,10 +104,21 @@ static void take_dead(struct step *step, const struct event *event)
     for (uint32_t i = 0; i < event->dead_count; i++) {
         struct record *record = &step->book->records[event->dead[i]];
         assert(event->dead[i] < step->book->used);
-        if (record_is_live(record) && record->state != RECORD_ORPHAN &&
+        if (record_is_live(record) && record->state != RECORD_ORPHAN && record->holder.local &&
             !(record->flags & RECORD_NO_HOLDER))
             step_end(step, record, END_LAPSED);
     }
+}
+
+void step_note_sight(struct step *step, int32_t strangers, int32_t health)
+{
+    const struct sight *sight = &step->book->sight;
+    if (sight->strangers > strangers)
+        step_note(step, NOTE_STRANGERS, NULL, REASON_NONE, sight->strangers);
+    if (strangers > 0 && sight->strangers == 0)
+        step_note(step, NOTE_STRANGERS_GONE, NULL, REASON_NONE, strangers);
+    if (sight->reading.health != health)
+        step_note(step, NOTE_HEALTH, NULL, REASON_NONE, sight->reading.health);
 }
 
 /* What records were before a reading, to tell what it changed. */
@@ -143,12 +159,7 @@ static void take_reading(struct step *step, const struct event *event)
     remember_records(book, &before);
     if (!attribution_take(book, event->reading, step->now))
         return;
-    if (book->sight.strangers > strangers)
-        step_note(step, NOTE_STRANGERS, NULL, REASON_NONE, book->sight.strangers);
-    if (strangers > 0 && book->sight.strangers == 0)
-        step_note(step, NOTE_STRANGERS_GONE, NULL, REASON_NONE, strangers);
-    if (book->sight.reading.health != health)
-        step_note(step, NOTE_HEALTH, NULL, REASON_NONE, book->sight.reading.health);
+    step_note_sight(step, strangers, health);
     note_records(step, &before);
 }
 
@@ -167,9 +178,15 @@ void broker_step(struct broker *broker, const struct event *event, struct effect
     struct step step = {broker, broker->book, broker->now, effects};
     if (event->kind == EVENT_DEAD)
         take_dead(&step, event);
+    if (event->kind == EVENT_STATE) /* before the clock: the owner says what still lives */
+        mirror_take_state(&step, event->state);
+    if (event->kind == EVENT_NAMED)
+        mirror_take_named(&step, event->named);
     queue_expire(&step);
     if (event->kind == EVENT_READING)
         take_reading(&step, event);
+    if (event->kind == EVENT_CLAIM)
+        mirror_take_claim(&step, event->claim);
     queue_advance(&step);
     if (event->kind == EVENT_REQUEST) {
         requests_answer(&step, event->request);

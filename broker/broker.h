@@ -37,28 +37,30 @@ enum request_flags {
     REQUEST_GIVE_UP = 1 << 6, /* release by a waiter whose wait is over */
     REQUEST_AS_KNOWN =
         1 << 7, /* no newer reading is to be had: decide by what is known, if at all */
-    REQUEST_BRINGS_ID =
-        1 << 8,            /* acquire, verify: `lease` was issued by the asker's own book; where
-                                   it is not known here, and not dead, it is acquired with that id */
-    REQUEST_DIED = 1 << 9, /* release: its holder died on another host; its work may run on */
+    REQUEST_BRINGS_ID = 1 << 8, /* acquire, verify: `lease` was issued by the asker's own book; where
+                                   it is not known here, and not dead, it is acquired with that id.
+                                   A no makes it dead, unless it is undecided */
+    REQUEST_DIED = 1 << 9,      /* release: its holder died on another host; its work may run on */
 };
 
 struct request {
     enum verb verb;
     uint32_t flags; /* enum request_flags */
     struct request_id id;
-    struct lease_id lease;  /* verify, renew, release */
+    struct lease_id lease;  /* verify, renew, release. verify without (counter 0, units given):
+                               acquire and verify in one step, of which a no leaves nothing */
     struct lease_id former; /* acquire with REQUEST_RUNNING; may be none */
     uint64_t epoch;         /* of the provider as the asker last heard it, 0: never. With
                                REQUEST_BRINGS_ID an unknown id under an older one is dead */
     uint32_t hint;          /* the cell where the lease was last seen; UINT32_MAX: unknown */
-    uint32_t units;         /* acquire */
-    int32_t slot;           /* acquire: an index, -1: any */
+    uint32_t units;         /* acquire, and a verify that acquires */
+    int32_t slot;           /* the same: an index, -1: any */
     uint32_t ttl_ms;        /* 0: the default */
     uint32_t wait_ms;       /* acquire, verify: stand in the queue this long from asked_ns */
     ns_t asked_ns;          /* when it was first asked: the wait counts from here */
     ns_t fresh_ns;          /* a reading sent since then is fresh; 0: since asked_ns */
-    struct holder holder;   /* acquire; release: who asks, pid 0 for the broker's own */
+    struct holder holder;   /* acquire, and a verify that acquires; release: who asks, pid 0 for
+                               the broker's own, or the agent of `host`, for its processes */
 };
 
 enum verdict {
@@ -191,8 +193,8 @@ struct refusals {
     struct {
         struct request_id id;
         ns_t at;
-        struct answer answer;
-    } ring[REFUSALS_MAX];
+    } keys[REFUSALS_MAX]; /* apart from the answers: each new request is looked for among them */
+    struct answer answers[REFUSALS_MAX];
 };
 
 struct broker {

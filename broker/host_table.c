@@ -107,7 +107,8 @@ static bool sight_is_valid(const struct sight *sight)
     struct reading reading = sight->reading;
     reading_sanitize(&reading);
     return memcmp(&reading, &sight->reading, sizeof reading) == 0 && sight->strangers >= 0 &&
-           sight->slots_last >= 0 && sight->slots_last <= BOOK_SLOTS_MAX;
+           sight->slots_last >= 0 && sight->slots_last <= BOOK_SLOTS_MAX && sight->waiting >= 0 &&
+           sight->waiting <= WAITING_UNITS_MAX;
 }
 
 /* The file was initialised anew in its place: nothing of what was read before is in it. */

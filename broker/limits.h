@@ -18,6 +18,7 @@
 #define BOOK_LEASES_MAX   (2 * BOOK_SLOTS_MAX)
 #define BOOK_WAITERS_MAX  1024
 #define BOOK_CELLS        (BOOK_LEASES_MAX + BOOK_WAITERS_MAX)
+#define WAITING_UNITS_MAX (BOOK_WAITERS_MAX * BOOK_SLOTS_MAX) /* of the waiters of another host */
 #define BOOK_CELLS_SPARE  32   /* ended records kept for duplicates before one is used again */
 #define GROUP_MEMBERS_MAX 16   /* providers of one group; further ones are not seen by the others */
 #define FLOORS_MAX        512  /* instances remembered; the one idle longest makes room */
@@ -52,5 +53,13 @@
 #define TOKEN_BITS  20
 #define TOKEN_N_MAX ((UINT64_C(1) << TOKEN_BITS) - 1)
 #define EPOCH_MAX   ((UINT64_C(1) << 33) - 1)
+/* A higher one that comes from elsewhere is not believed: nobody could ever go above it. */
+#define EPOCH_HEARD_MAX (EPOCH_MAX - (UINT64_C(1) << 20))
+
+/* Places. Those that a counter gave lie below; in a copy of a book (mirror.h) a lease that the owner
+ * has not named has its place from its id, the same on every host. */
+#define PLACE_BY_ID     (UINT64_C(1) << 62)
+#define PLACE_HEARD_MAX (UINT64_C(1) << 61) /* a higher one is not believed */
+#define CLAIM_STAYS_S   3 /* in a copy: a claim which the owner's states lack goes after this */
 
 #endif

@@ -12,7 +12,9 @@ static ns_t orphan_end(const struct book *book, const struct record *record)
     if (book->sight.reading.signal != SIGNAL_EXACT)
         return record->ended_ns + (ns_t)book->settings.drain_ms * NS_PER_MS;
     /* a reading ends what one has shown, time what none did */
-    return record->arrived > 0 ? NS_NEVER : admission_settled_ns(book, record);
+    ns_t end = record->arrived > 0 ? NS_NEVER : admission_settled_ns(book, record);
+    ns_t most = record->ended_ns + (ns_t)TTL_MS_MAX * NS_PER_MS;
+    return book_is_copy(book) && end > most ? most : end; /* the owner may never be heard again */
 }
 
 static ns_t end_of(const struct book *book, const struct record *record)
@@ -83,8 +85,8 @@ void queue_dispatch(struct step *step, struct record *record, uint32_t ttl_ms)
     record->settle_mark_ns = book_healthy_ns(book, step->now);
     record->arrived = 0;
     record->task = -1;
-    record->flags &=
-        (uint8_t) ~(RECORD_CALLED | RECORD_TO_DISPATCH | RECORD_GHOST | RECORD_SETTLED);
+    record->flags &= (uint8_t) ~(RECORD_CALLED | RECORD_TO_DISPATCH | RECORD_GHOST |
+                                 RECORD_SETTLED | RECORD_NAMED);
     if (record->token == 0)
         record->token = book_next_token(book, record);
     book_set_state(book, record, RECORD_DISPATCHED);
@@ -113,7 +115,7 @@ static bool try_dispatch(struct step *step, struct record *record)
     admission_tally(book, step->now, &tally);
     if (admission_verify(book, &tally, record->place, record->units, record->slot, false))
         return false;
-    if (book->settings.probed && !admission_is_fresh(book, step->now, NS_NEVER)) {
+    if (book_is_probed(book) && !admission_is_fresh(book, step->now, NS_NEVER)) {
         if (!(record->flags & RECORD_CALLED)) {
             record->flags |= RECORD_CALLED;
             book_touch(book, record);

@@ -78,9 +78,10 @@ struct holder {
  *  - DISPATCHED, ORPHAN: dispatched_ns >= acquired_ns
  *  - HELD: deadline_ns <= hold_end_ns
  *  - GONE, ORPHAN: end != END_NONE, ended_ns set
- *  - counter_max >= id.counter, place_max >= place, token_max >= token: what was ever in this
- *    cell is carried forward, so that the next of each is one more than the largest of all cells
- *    and no counter lies anywhere that a crash could tear from the record it belongs to */
+ *  - counter_max >= id.counter where the id is of this book, place_max >= place where a counter gave
+ *    it (below PLACE_BY_ID), token_max >= token: what was ever in this cell is carried forward, so
+ *    that the next of each is one more than the largest of all cells and no counter lies anywhere
+ *    that a crash could tear from the record it belongs to */
 struct record {
     struct lease_id id;
     struct request_id acquired_by; /* the request that made it */
@@ -108,12 +109,15 @@ struct record {
     uint8_t end;      /* enum record_end */
     uint8_t flags;    /* enum record_flags */
     uint8_t verb;     /* enum verb (broker.h) of last_by */
-    uint8_t spare[6];
+    uint8_t end_heard; /* in a copy: 1: ended by the owner's word or silence, not by ours */
+    uint8_t spare;
+    uint32_t heard_s; /* in a copy: the second in which word of it came from another host; 0: it
+                         was made here, or its holder here was told of it by the owner */
     struct holder holder;
 };
 
 _Static_assert(sizeof(struct holder) == 64 + 128 + 16 + 8, "no padding in a holder");
-_Static_assert(sizeof(struct record) == 16 * 3 + 8 * 6 + 8 * 8 + 4 * 2 + 2 * 3 + 4 + 6 + 216,
+_Static_assert(sizeof(struct record) == 16 * 3 + 8 * 6 + 8 * 8 + 4 * 2 + 2 * 3 + 4 + 2 + 4 + 216,
                "no padding in a record");
 
 /* Lives, or may have work running: what admission counts. */

@@ -75,9 +75,9 @@ void step_remember(struct step *step, const struct request *request)
     if (!refusals || request_id_is_none(request->id))
         return;
     uint32_t at = refusals->next++ % REFUSALS_MAX;
-    refusals->ring[at].id = request->id;
-    refusals->ring[at].at = step->now;
-    refusals->ring[at].answer = step->effects->reply;
+    refusals->keys[at].id = request->id;
+    refusals->keys[at].at = step->now;
+    refusals->answers[at] = step->effects->reply;
 }
 
 /* The newest first, since they stand in the order of their time. */
@@ -89,21 +89,31 @@ bool step_answer_again(struct step *step, const struct request *request)
     uint32_t kept = refusals->next < REFUSALS_MAX ? refusals->next : REFUSALS_MAX;
     for (uint32_t i = 1; i <= kept; i++) {
         uint32_t at = (refusals->next - i) % REFUSALS_MAX;
-        if (step->now - refusals->ring[at].at > REFUSAL_MS * NS_PER_MS)
+        if (step->now - refusals->keys[at].at > REFUSAL_MS * NS_PER_MS)
             return false;
-        if (!request_id_equal(refusals->ring[at].id, request->id))
+        if (!request_id_equal(refusals->keys[at].id, request->id))
             continue;
         step->effects->has_reply = true;
-        step->effects->reply = refusals->ring[at].answer;
+        step->effects->reply = refusals->answers[at];
         return true;
     }
     return false;
 }
 
+/* An id that was brought is dead with its refusal: no later message may acquire by it. */
+void step_refuse_new(struct step *step, const struct request *request)
+{
+    if (request->flags & REQUEST_BRINGS_ID) {
+        step->effects->reply.lease = request->lease;
+        book_forget(step->book, request->lease, step->now);
+    }
+    step_remember(step, request);
+}
+
 void step_refuse(struct step *step, const struct request *request, enum reason reason)
 {
     step_reply(step, ANSWER_NO, reason);
-    step_remember(step, request);
+    step_refuse_new(step, request);
 }
 
 void step_reply_gone(struct step *step, const struct record *record)
@@ -158,7 +168,7 @@ bool step_ttl_is_valid(uint32_t ttl_ms)
 /* How many slots there are has never been told: whatever is decided now would be a guess. */
 bool step_slots_are_unknown(const struct book *book)
 {
-    return book->settings.probed && book->settings.slots == 0 && book->sight.slots_last == 0;
+    return book_is_probed(book) && book->settings.slots == 0 && book->sight.slots_last == 0;
 }
 
 void step_reply_wait_over(struct step *step, const struct record *record)
@@ -190,7 +200,7 @@ bool step_reading_may_help(const struct step *step, const struct request *reques
     bool recent =
         reading->sent_ns != 0 && step->now - reading->answered_ns <= PROBE_ACTIVE_MS * NS_PER_MS;
     bool fresh = tally->counts ? admission_is_fresh(book, step->now, since) : recent;
-    if (!book->settings.probed || fresh || (request->flags & REQUEST_AS_KNOWN) ||
+    if (!book_is_probed(book) || fresh || (request->flags & REQUEST_AS_KNOWN) ||
         step->now < attribution_not_before(book))
         return false;
     return tally->dispatched + ahead + (int32_t)units <= tally->slots;

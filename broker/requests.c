@@ -1,4 +1,6 @@
 /* Requests: renew and release, and who answers which. */
+#include <string.h>
+
 #include "broker/step.h"
 
 /* Only readings say that it has no work, the first and the last of them ghost_ms apart: where
@@ -54,14 +56,36 @@ static void answer_renew(struct step *step, const struct request *request)
     step_reply_of(step, ANSWER_GRANTED, REASON_NONE, record);
 }
 
-/* The lease of another process of this host, which renews it and believes that it has it. One that
- * outlives whoever took it is anybody's who knows its id. */
+/* Names tell hosts apart where both have one, else that one of the two is this host. */
+static bool is_of_other_host(const struct holder *a, const struct holder *b)
+{
+    if (a->host[0] && b->host[0])
+        return strncmp(a->host, b->host, NAME_SIZE) != 0;
+    return a->local != b->local && (a->local || a->host[0]) && (b->local || b->host[0]);
+}
+
+/* The lease of another process, of this host or another, which renews it and believes that it has
+ * it. One that outlives whoever took it is anybody's who knows its id, and so is every one to whoever
+ * does not say who asks. An agent (pid 0) speaks for the processes of its host, and only it can know
+ * that one has died. */
 static bool is_not_yours(const struct record *record, const struct request *request)
 {
     const struct holder *holder = &record->holder, *asker = &request->holder;
-    return asker->pid != 0 && holder->local && asker->local && holder->pid != asker->pid &&
-           !(record->flags & (RECORD_NO_HOLDER | RECORD_BY_PID)) &&
-           !(request->flags & REQUEST_FORCE);
+    if ((request->flags & REQUEST_FORCE) ||
+        (record->flags & (RECORD_NO_HOLDER | RECORD_BY_PID)))
+        return false;
+    if (is_of_other_host(holder, asker))
+        return true;
+    return asker->pid != 0 && holder->pid != 0 && holder->pid != asker->pid &&
+           !(request->flags & REQUEST_DIED) && (asker->local || asker->host[0]);
+}
+
+static enum record_end end_by(const struct request *request)
+{
+    return request->flags & REQUEST_FORCE     ? END_FORCED
+           : request->flags & REQUEST_GIVE_UP ? END_GAVE_UP
+           : request->flags & REQUEST_DIED    ? END_LAPSED
+                                              : END_RELEASED;
 }
 
 static void answer_release(struct step *step, const struct request *request)
@@ -75,13 +99,11 @@ static void answer_release(struct step *step, const struct request *request)
         step_reply_of(step, ANSWER_NO, REASON_NOT_YOURS, record);
         return;
     }
+    bool outlives = (request->flags & REQUEST_DIED) && (record->flags & RECORD_NO_HOLDER);
     /* An orphan's work is none the less for its lease being given back late. */
-    if (record_is_live(record) && record->state != RECORD_ORPHAN) {
+    if (record_is_live(record) && record->state != RECORD_ORPHAN && !outlives) {
         step_stamp(step, record, request);
-        enum record_end end = request->flags & REQUEST_FORCE     ? END_FORCED
-                              : request->flags & REQUEST_GIVE_UP ? END_GAVE_UP
-                                                                 : END_RELEASED;
-        step_end(step, record, end);
+        step_end(step, record, end_by(request));
     } else if (record->state == RECORD_ORPHAN && (request->flags & REQUEST_FORCE)) {
         step_stamp(step, record, request);
         step_end(step, record, END_FORCED);

@@ -15,6 +15,12 @@ struct step {
 void requests_answer(struct step *step, const struct request *request);
 /* acquire.c */
 void requests_acquire(struct step *step, const struct request *request);
+struct record *acquire_find(struct step *step, const struct request *request);
+enum reason acquire_is_impossible(const struct step *step, const struct request *request);
+/* The id that a request brings was issued once and has ended, or nobody here would know it. */
+bool acquire_is_dead(const struct step *step, const struct request *request);
+/* A new record with an id and a place, in the state that the caller gives it next; NULL: full. */
+struct record *acquire_write(struct step *step, const struct request *request);
 /* verify.c */
 void requests_verify(struct step *step, const struct request *request);
 
@@ -30,6 +36,8 @@ void step_tell_wait(struct step *step, const struct record *record);
 void step_explain(struct step *step, struct answer *answer, const struct tally *tally,
                   uint64_t place, int32_t slot);
 void step_refuse(struct step *step, const struct request *request, enum reason reason);
+/* Whoever asked for something new is told no by the reply that stands there: no record is made. */
+void step_refuse_new(struct step *step, const struct request *request);
 /* A refusal is kept for who did not hear it, and said again: true where this was such a one. */
 void step_remember(struct step *step, const struct request *request);
 bool step_answer_again(struct step *step, const struct request *request);
@@ -56,7 +64,10 @@ void step_note(struct step *step, enum note_kind kind, const struct record *reco
                enum reason reason, int32_t value);
 /* A refused acquire, which left no record: for the log, but not more than one a second. */
 void step_note_refusal(struct step *step, const struct request *request, enum reason reason);
+void step_note_end(struct step *step, const struct record *record); /* by what ended it */
 void step_end(struct step *step, struct record *record, enum record_end end);
+/* Notes what became of strangers and health, which were so before. */
+void step_note_sight(struct step *step, int32_t strangers, int32_t health);
 void step_want_reading(struct step *step);
 enum reason step_reason(enum obstacle obstacle);
 

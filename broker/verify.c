@@ -17,7 +17,7 @@ static bool is_head(const struct book *book, const struct record *record)
 
 static enum reason go_reason(const struct book *book)
 {
-    switch (book->settings.probed ? book->sight.reading.health : HEALTH_OK) {
+    switch (book_is_probed(book) ? book->sight.reading.health : HEALTH_OK) {
     case HEALTH_SLEEPING: return REASON_WAKES;
     case HEALTH_UNLOADED: return REASON_LOADS;
     default: return REASON_NONE;
@@ -72,21 +72,52 @@ static void no_or_wait(struct step *step, struct record *record, const struct re
     step_remember(step, request);
 }
 
-/* The server is left alone for a moment: what the last reading forbids stays forbidden, a go waits
- * for the next one. Without a wait that is a no which decides nothing. */
-static void verify_in_pause(struct step *step, struct record *record, const struct request *request,
-                            const struct tally *tally)
+enum choice { CHOICE_GO, CHOICE_NO, CHOICE_UNREAD, CHOICE_PAUSE };
+
+struct wish {
+    uint64_t place;
+    uint32_t units;
+    int32_t slot;
+};
+
+/* What a verify that wants this is to be told by what is known now; with CHOICE_NO, *reason. In a
+ * pause the server is left alone for a moment: what the last reading forbids stays forbidden, a go
+ * waits for the next one. */
+static enum choice choose(struct step *step, const struct request *request, struct wish wish,
+                          enum reason *reason)
 {
-    enum obstacle obstacle =
-        admission_verify(step->book, tally, record->place, record->units, record->slot, true);
-    bool may_wait = record->state == RECORD_WAITING ||
-                    (request->wait_ms > 0 && step_wait_end(request) > step->now);
-    if (obstacle != OBSTACLE_NONE || may_wait) {
-        no_or_wait(step, record, request,
-                   obstacle == OBSTACLE_NONE ? REASON_PAUSE : step_reason(obstacle));
-        return;
-    }
-    struct answer *answer = step_reply_of(step, ANSWER_NO, REASON_PAUSE, record);
+    const struct book *book = step->book;
+    struct tally tally;
+    admission_tally(book, step->now, &tally);
+    enum obstacle obstacle = OBSTACLE_NONE;
+    if (!step_slots_are_unknown(book))
+        obstacle = admission_verify(book, &tally, wish.place, wish.units, wish.slot, false);
+    int32_t ahead = admission_ahead(book, wish.place, wish.slot);
+    *reason = step_reason(obstacle);
+    if (obstacle != OBSTACLE_NONE)
+        return step_reading_may_help(step, request, &tally, ahead, wish.units) ? CHOICE_UNREAD
+                                                                               : CHOICE_NO;
+    if (!book_is_probed(book))
+        return CHOICE_GO;
+    ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
+    bool fresh = admission_is_fresh(book, step->now, since);
+    if (!fresh && step->now >= attribution_not_before(book))
+        return CHOICE_UNREAD;
+    obstacle = admission_verify(book, &tally, wish.place, wish.units, wish.slot, true);
+    *reason = obstacle == OBSTACLE_NONE && !fresh ? REASON_PAUSE : step_reason(obstacle);
+    if (obstacle != OBSTACLE_NONE)
+        return CHOICE_NO;
+    return fresh ? CHOICE_GO : CHOICE_PAUSE;
+}
+
+static bool may_wait(const struct step *step, const struct request *request)
+{
+    return request->wait_ms > 0 && step_wait_end(request) > step->now;
+}
+
+/* A no that decides nothing: the server is to be left alone, and the asker does not wait. */
+static void reply_pause(struct step *step, const struct request *request, struct answer *answer)
+{
     answer->undecided = true;
     answer->retry_ns = attribution_not_before(step->book);
     step_remember(step, request);
@@ -94,38 +125,97 @@ static void verify_in_pause(struct step *step, struct record *record, const stru
 
 static void verify_live(struct step *step, struct record *record, const struct request *request)
 {
-    struct book *book = step->book;
-    if (record->state == RECORD_WAITING && !is_head(book, record)) {
+    bool waits = record->state == RECORD_WAITING;
+    if (waits && !is_head(step->book, record)) {
         step_reply_wait(step, record, REASON_AHEAD);
         return;
     }
-    struct tally tally;
-    admission_tally(book, step->now, &tally);
-    enum obstacle obstacle = OBSTACLE_NONE;
-    if (!step_slots_are_unknown(book))
-        obstacle =
-            admission_verify(book, &tally, record->place, record->units, record->slot, false);
-    int32_t ahead = admission_ahead(book, record->place, record->slot);
-    if (obstacle != OBSTACLE_NONE &&
-        step_reading_may_help(step, request, &tally, ahead, record->units)) {
+    enum reason reason;
+    struct wish wish = {record->place, record->units, record->slot};
+    enum choice choice = choose(step, request, wish, &reason);
+    if (choice == CHOICE_GO)
+        go(step, record, request);
+    else if (choice == CHOICE_UNREAD)
         step_reply_unread(step, record);
+    else if (choice == CHOICE_NO || waits || may_wait(step, request))
+        no_or_wait(step, record, request, reason);
+    else
+        reply_pause(step, request, step_reply_of(step, ANSWER_NO, REASON_PAUSE, record));
+}
+
+/* ---- acquire and verify in one step ---------------------------------------------------------- */
+
+/* Nothing is written: there is nothing to be forgotten, and a book under siege stays as it is. */
+static void refuse_anew(struct step *step, const struct request *request, enum reason reason)
+{
+    struct answer *answer = step_reply(step, ANSWER_NO, reason);
+    if (reason == REASON_PAUSE) {
+        if (request->flags & REQUEST_BRINGS_ID)
+            answer->lease = request->lease;
+        reply_pause(step, request, answer);
         return;
     }
-    if (obstacle == OBSTACLE_NONE && book->settings.probed) {
-        ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
-        if (!admission_is_fresh(book, step->now, since)) {
-            if (step->now < attribution_not_before(book))
-                verify_in_pause(step, record, request, &tally);
-            else
-                step_reply_unread(step, record);
-            return;
-        }
-        obstacle = admission_verify(book, &tally, record->place, record->units, record->slot, true);
+    struct tally tally;
+    admission_tally(step->book, step->now, &tally);
+    step_explain(step, answer, &tally, UINT64_MAX, request->slot);
+    step_refuse_new(step, request);
+    step_note_refusal(step, request, reason);
+}
+
+/* Held until the reading is there, and no longer than an asker could take to ask again. */
+static void hold_until_read(struct step *step, struct record *record)
+{
+    queue_hold(step, record);
+    ns_t most = step->now + TTL_HELD_MS_DEFAULT * NS_PER_MS;
+    if (record->deadline_ns > most)
+        record->deadline_ns = most;
+    step_reply_unread(step, record);
+}
+
+/* The place is drawn now, and everybody who is here already has a smaller one. */
+static void acquire_and_verify(struct step *step, const struct request *request)
+{
+    enum reason reason = acquire_is_impossible(step, request);
+    if (reason != REASON_NONE) {
+        step_refuse(step, request, reason);
+        return;
     }
-    if (obstacle == OBSTACLE_NONE)
+    struct wish wish = {UINT64_MAX, request->units, request->slot};
+    enum choice choice = choose(step, request, wish, &reason);
+    bool stays = choice == CHOICE_GO || choice == CHOICE_UNREAD;
+    if (!stays && !may_wait(step, request)) {
+        refuse_anew(step, request, reason);
+        return;
+    }
+    if (!stays && step->book->count[RECORD_WAITING] >= BOOK_WAITERS_MAX) {
+        step_refuse(step, request, REASON_QUEUE_FULL);
+        return;
+    }
+    struct record *record = acquire_write(step, request);
+    if (!record) {
+        step_refuse(step, request, REASON_BOOK_FULL);
+    } else if (choice == CHOICE_GO) {
         go(step, record, request);
+    } else if (choice == CHOICE_UNREAD) {
+        hold_until_read(step, record);
+    } else {
+        record->flags |= RECORD_TO_DISPATCH;
+        step_enqueue(step, record, request, reason);
+    }
+}
+
+static void verify_anew(struct step *step, const struct request *request)
+{
+    bool acquires = request->lease.counter == 0 ? request->units > 0
+                                                : (request->flags & REQUEST_BRINGS_ID) != 0;
+    if (acquires && step_answer_again(step, request))
+        return;
+    if (!acquires || acquire_is_dead(step, request))
+        step_reply_gone(step, NULL);
+    else if (step_slots_are_unknown(step->book))
+        step_reply_unread(step, NULL);
     else
-        no_or_wait(step, record, request, step_reason(obstacle));
+        acquire_and_verify(step, request);
 }
 
 static void verify_ended(struct step *step, const struct record *record,
@@ -141,12 +231,14 @@ static void verify_ended(struct step *step, const struct record *record,
 void requests_verify(struct step *step, const struct request *request)
 {
     struct record *record = book_find(step->book, request->lease, request->hint);
+    if (!record && (request->lease.counter == 0 || (request->flags & REQUEST_BRINGS_ID)))
+        record = acquire_find(step, request);
     if (!step_ttl_is_valid(request->ttl_ms)) {
         step_reply(step, ANSWER_NO, REASON_TTL)->undecided = true;
         return;
     }
     if (!record) {
-        step_reply_gone(step, NULL);
+        verify_anew(step, request);
         return;
     }
     switch (record->state) {

@@ -97,7 +97,8 @@ enum message_field {
 
 /* X(op, word, request must have, may have; reply must have where it is ok, may have). Every reply
  * has `ok`; one that is not ok must have `error` and may lack all else; `text` is always allowed.
- *   hello  who are you? The asker may say who it is.
+ *   hello  who are you? The asker may say who it is; with its beat also where it is reached. The
+ *          answer has a beat where the asked belongs to a fleet.
  *   status the same with what the speaker works on.
  *   yield  leave the sockets to me, a daemon: ok when the asked is about to close them.
  *   read   make a reading of this provider now: ok when it is begun; it arrives in the book.
@@ -112,8 +113,8 @@ enum message_field {
 #define MESSAGE_OPS(X)                                                                             \
     X(MESSAGE_REFUSAL, "refusal", MESSAGE_HAS_NONE, MESSAGE_HAS_NONE, MESSAGE_HAS(error),          \
       MESSAGE_HAS_NONE)                                                                            \
-    X(MESSAGE_HELLO, "hello", MESSAGE_HAS_NONE, MESSAGE_HAS_SENDER, MESSAGE_HAS_SENDER,            \
-      MESSAGE_HAS_STATE)                                                                           \
+    X(MESSAGE_HELLO, "hello", MESSAGE_HAS_NONE, (MESSAGE_HAS_SENDER | MESSAGE_HAS(beat)),          \
+      MESSAGE_HAS_SENDER, (MESSAGE_HAS_STATE | MESSAGE_HAS(beat)))                                 \
     X(MESSAGE_STATUS, "status", MESSAGE_HAS_NONE, MESSAGE_HAS_SENDER,                              \
       (MESSAGE_HAS_SENDER | MESSAGE_HAS_STATE), MESSAGE_HAS_NONE)                                  \
     X(MESSAGE_YIELD, "yield", MESSAGE_HAS(kind), MESSAGE_HAS_SENDER, MESSAGE_HAS_NONE,             \

@@ -226,7 +226,6 @@ static void records_out_of_bounds_are_not_valid(void **state)
     IS_BAD(bad.end = END_REPLACED + 1);
     IS_BAD(bad.state = RECORD_FREE);
     IS_BAD(bad.id.counter = 0);
-    IS_BAD(bad.counter_max = 0);
     IS_BAD(bad.place_max = 0);
     IS_BAD(bad.token_max = 0);
     IS_BAD(bad.units = 0);

@@ -193,7 +193,7 @@ static void reasons_say_who_and_how_long(void **state)
     says(acquire(.units = 2), "3 of 4 slots leased, taken by batch on m5 (pid 4242) for another "
                               "30.0 s at most");
     says(acquire(.units = 5), "asks for more units than there are slots");
-    says(verify(NO_LEASE), "no such lease, or it ended long ago");
+    says(renew(NO_LEASE), "no such lease, or it ended long ago");
     says(verify(three), "go");
 }
 

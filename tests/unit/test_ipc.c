@@ -1,15 +1,15 @@
 #define _GNU_SOURCE
 #include "agent/ipc.h"
 
-#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <zmq.h>
 
 #include "broker/error.h"
 #include "tests/lib/check.h"
+#include "tests/lib/descriptors.h"
 
 static void an_endpoint_fits_or_is_refused(void **state)
 {
@@ -39,16 +39,6 @@ static void nobody_listens_where_nothing_is(void **state)
     assert_int_equal(ipc_probe("ipc:///dev/null/below"), LEASE_EABSENT);
 }
 
-/* The limit below which exactly `spare` descriptors are free. */
-static rlim_t limit_for(int spare)
-{
-    int fd = 0;
-    for (int n = 0; n < spare || fcntl(fd, F_GETFD) >= 0; fd++) {
-        n += fcntl(fd, F_GETFD) < 0;
-    }
-    return (rlim_t)fd;
-}
-
 /* libzmq would abort; with just enough of them it must not. */
 static void without_descriptors_it_fails_and_lives(void **state)
 {
@@ -60,7 +50,7 @@ static void without_descriptors_it_fails_and_lives(void **state)
     for (int spare = 0; spare <= IPC_SPARE_FDS; spare++) {
         void *context = NULL, *socket = NULL;
         few = before;
-        few.rlim_cur = limit_for(spare);
+        few.rlim_cur = descriptors_limit(spare);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
         int error = ipc_open(ZMQ_ROUTER, &context, &socket);
         int bound = error == 0 ? ipc_bind(socket, endpoint) : -1;
@@ -71,11 +61,49 @@ static void without_descriptors_it_fails_and_lives(void **state)
     }
 }
 
+/* The ROUTER takes random numbers from where the host's come from. */
+static void the_hosts_random_numbers_go_on(void **state)
+{
+    (void)state;
+    int numbers[2][4];
+    for (int with = 0; with < 2; with++) {
+        srand(7);
+        for (int i = 0; i < 4; i++) {
+            void *context, *socket;
+            if (with) {
+                assert_int_equal(ipc_open(ZMQ_ROUTER, &context, &socket), 0);
+                ipc_close(&context, &socket);
+            }
+            numbers[with][i] = rand();
+        }
+    }
+    assert_memory_equal(numbers[0], numbers[1], sizeof numbers[0]);
+}
+
+static void sockets_share_a_context(void **state)
+{
+    (void)state;
+    void *context, *sockets[8];
+    assert_int_equal(ipc_context(8, &context), 0);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(ipc_socket(context, ZMQ_DEALER, &sockets[i]), 0);
+    }
+    for (int i = 1; i < 8; i++) {
+        assert_int_equal(zmq_close(sockets[i]), 0);
+    }
+    ipc_close(&context, &sockets[0]);
+    assert_int_equal(ipc_context(1, &context), 0); /* and one that never had any */
+    ipc_close(&context, &sockets[0]);
+    assert_null(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_endpoint_fits_or_is_refused),
         cmocka_unit_test(nobody_listens_where_nothing_is),
+        cmocka_unit_test(the_hosts_random_numbers_go_on),
+        cmocka_unit_test(sockets_share_a_context),
         cmocka_unit_test(without_descriptors_it_fails_and_lives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

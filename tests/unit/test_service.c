@@ -239,9 +239,7 @@ static void a_thousand_requests_are_answered_in_order(void **state)
 static void a_turn_is_bounded(void **state)
 {
     struct place *place = *state;
-    void *dealer = socket_of(place, ZMQ_DEALER);
-    assert_int_equal(ipc_option(dealer, ZMQ_SNDHWM, 1), 0); /* what was sent is on its way */
-    connect_to(place, dealer);
+    void *dealer = dial(place, ZMQ_DEALER);
     for (unsigned n = 0; n < 900; n++) {
         send_op(dealer, MESSAGE_HELLO, 0);
     }

@@ -156,6 +156,7 @@ static struct request some_request(void)
         .ttl_ms = ttls_ms[below(7)],
         .wait_ms = waits_ms[below(6)],
         .asked_ns = world.now + 1,
+        .holder.local = 1,
     };
     if (request.verb == VERB_ACQUIRE && one_in(20)) {
         request.flags |= REQUEST_RUNNING;

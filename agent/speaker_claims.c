@@ -1,0 +1,146 @@
+/* Leases of this host at providers that other hosts own: those of which the owner cannot know are
+ * announced to all, and taken back when they end; the owner hears of the dead, and of those that live
+ * on with a process that did not take them. */
+#define _GNU_SOURCE
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/speaker_fleet.h"
+#include "broker/host_clock.h"
+
+#define REFRESH_NS (3 * NS_PER_SEC) /* a claim is lost now and then, and its lease goes on */
+#define GROWS_BY   16
+
+static bool is_ours(const struct record *record)
+{
+    return record->holder.local &&
+           (record->state == RECORD_HELD || record->state == RECORD_DISPATCHED);
+}
+
+static bool is_named(const struct record *record)
+{
+    return record->flags & RECORD_NAMED;
+}
+
+/* ---- saying it ------------------------------------------------------------------------------- */
+
+static void tell(struct room *room, const struct book *book, const struct record *record,
+                 bool withdrawn, ns_t now)
+{
+    char topic[MESH_TOPIC_MAX];
+    uint8_t bytes[2048];
+    size_t size;
+    struct gossip_claim claim = {.epoch = mirror_epoch(book), .withdrawn = withdrawn};
+    memcpy(claim.sender.id, room->speaker->id, sizeof claim.sender.id);
+    snprintf(claim.sender.name, sizeof claim.sender.name, "%s", room->speaker->agent->host);
+    claim.sender.incarnation = room->incarnation;
+    snprintf(claim.provider, sizeof claim.provider, "%s", book->provider);
+    gossip_of_record(book, record, now, &claim.lease);
+    if (withdrawn) /* whatever it is now: a claim speaks of held and dispatched ones */
+        claim.lease.state = record->dispatched_ns ? GOSSIP_DISPATCHED : GOSSIP_HELD;
+    snprintf(topic, sizeof topic, "claim/%s", book->provider);
+    if (gossip_claim_encode(&claim, bytes, sizeof bytes, &size) == WIRE_OK)
+        mesh_publish(room->mesh, topic, bytes, size);
+}
+
+/* ---- what has ended -------------------------------------------------------------------------- */
+
+/* `record` is that of its cell, and may be another one's by now. */
+static void take_back(struct room *room, const struct book *book, const struct claimed *claimed,
+                      const struct record *record, ns_t now)
+{
+    bool same = lease_id_equal(record->id, claimed->id);
+    struct record gone = {.id = claimed->id, .units = 1, .slot = -1};
+    if (same && record->end == END_LAPSED && is_named(record))
+        errands_owe(room, book->provider, claimed->id, false, record->deadline_ns);
+    if (claimed->state != RECORD_FREE || (same && record->end == END_LAPSED))
+        tell(room, book, same ? record : &gone, true, now);
+}
+
+static void drop_ended(struct room *room, struct voice *voice, const struct book *book, ns_t now)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < voice->claimed_count; i++) {
+        const struct claimed *claimed = &voice->claimed[i];
+        const struct record *record = &book->records[claimed->cell];
+        if (lease_id_equal(record->id, claimed->id) && is_ours(record))
+            voice->claimed[kept++] = *claimed;
+        else
+            take_back(room, book, claimed, record, now);
+    }
+    voice->claimed_count = kept;
+}
+
+/* ---- what is there --------------------------------------------------------------------------- */
+
+static struct claimed *find(struct voice *voice, struct lease_id id)
+{
+    for (uint32_t i = 0; i < voice->claimed_count; i++)
+        if (lease_id_equal(voice->claimed[i].id, id))
+            return &voice->claimed[i];
+    if (voice->claimed_count == voice->claimed_room) {
+        uint32_t room = voice->claimed_room + GROWS_BY;
+        struct claimed *claimed = realloc(voice->claimed, room * sizeof *claimed);
+        if (!claimed)
+            return NULL;
+        voice->claimed = claimed;
+        voice->claimed_room = room;
+    }
+    struct claimed *fresh = &voice->claimed[voice->claimed_count++];
+    *fresh = (struct claimed){.id = id};
+    return fresh;
+}
+
+/* Due with two thirds of its time left, as those are that a process renews by itself. */
+static bool is_to_be_renewed(const struct record *record, ns_t now)
+{
+    uint32_t ttl = record->ttl_ms ? record->ttl_ms : TTL_DISPATCHED_MS_DEFAULT;
+    return record->state == RECORD_DISPATCHED && (record->flags & RECORD_BY_PID) &&
+           record->deadline_ns - now < (ns_t)ttl * NS_PER_MS * 2 / 3;
+}
+
+static void look_at(struct room *room, struct voice *voice, const struct book *book,
+                    const struct record *record, ns_t now)
+{
+    struct claimed *claimed = find(voice, record->id);
+    if (!claimed)
+        return;
+    claimed->cell = (uint16_t)(record - book->records);
+    if (is_named(record)) {
+        claimed->state = RECORD_FREE; /* its owner's state tells of it */
+        if (is_to_be_renewed(record, now))
+            errands_owe(room, book->provider, record->id, true, record->deadline_ns);
+    } else if (claimed->state != record->state || now - claimed->told_ns >= REFRESH_NS) {
+        tell(room, book, record, false, now);
+        claimed->state = record->state;
+        claimed->told_ns = now;
+    }
+    ns_t next = now + (is_named(record) ? NS_PER_SEC : REFRESH_NS);
+    bool matters = !is_named(record) || (record->flags & RECORD_BY_PID);
+    if (matters && (voice->claims_ns == 0 || next < voice->claims_ns))
+        voice->claims_ns = next;
+}
+
+void claims_run(struct room *room, struct voice *voice, ns_t now)
+{
+    struct provider *provider = voice->provider;
+    uint32_t change =
+        atomic_load_explicit(&provider_words(provider)->change, memory_order_acquire) & ~1u;
+    bool due = voice->claims_ns != 0 && now >= voice->claims_ns;
+    if (!voice->fresh && change == voice->change && !due)
+        return;
+    voice->fresh = false;
+    voice->change = change;
+    voice->claims_ns = 0;
+    pthread_mutex_lock(&provider->mutex);
+    if (provider->book && provider_look(provider) == 0) {
+        const struct book *book = provider->book;
+        drop_ended(room, voice, book, now);
+        for (uint32_t i = 0; i < book->live_count; i++)
+            if (is_ours(&book->records[book->live[i]]))
+                look_at(room, voice, book, &book->records[book->live[i]], now);
+    }
+    pthread_mutex_unlock(&provider->mutex);
+}

@@ -1,0 +1,113 @@
+/* fleet.json: what the processes of this host are told of the fleet. */
+#define _GNU_SOURCE
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/speaker_fleet.h"
+#include "broker/host_clock.h"
+
+#define WRITE_NS NS_PER_SEC
+
+static void add_peer(struct routes *routes, const struct fleet_peer *known)
+{
+    struct route_peer *peer = &routes->peers[routes->peer_count++];
+    static const uint8_t none[16];
+    snprintf(peer->name, sizeof peer->name, "%s", known->name);
+    snprintf(peer->version, sizeof peer->version, "%s", known->version);
+    snprintf(peer->endpoint, sizeof peer->endpoint, "%s", known->endpoint);
+    for (int i = 0; i < 16 && memcmp(known->id, none, sizeof none) != 0; i++)
+        snprintf(peer->id + 2 * i, 3, "%02x", known->id[i]);
+    peer->heard_ns = known->heard_ns;
+    peer->same_name = known->same_name;
+}
+
+static void add_own(struct room *room, struct routes *routes, const struct voice *voice, ns_t now)
+{
+    struct route *route = &routes->routes[routes->route_count++];
+    const struct provider *provider = voice->provider;
+    memcpy(route->provider, provider->name, sizeof route->provider);
+    snprintf(route->owner, sizeof route->owner, "%s", room->speaker->agent->host);
+    snprintf(route->url, sizeof route->url, "%s", provider_url(provider));
+    route->epoch = voice->issued;
+    route->conflicts = voice->conflicts;
+    route->heard_ns = now;
+}
+
+/* Of another host's, or of nobody's. */
+static void add_other(struct room *room, struct routes *routes, const char *provider, bool owned,
+                      ns_t now)
+{
+    struct route *route = &routes->routes[routes->route_count++];
+    uint32_t owner = fleet_owner(room->fleet, provider, owned, now, &route->conflicts);
+    snprintf(route->provider, sizeof route->provider, "%s", provider);
+    if (owner >= FLEET_PEERS_MAX)
+        return;
+    const struct fleet_peer *peer = &room->fleet->peers[owner];
+    const struct fleet_offer *offer = fleet_offer_of(room->fleet, owner, provider);
+    snprintf(route->owner, sizeof route->owner, "%s", peer->name);
+    snprintf(route->endpoint, sizeof route->endpoint, "%s", peer->endpoint);
+    snprintf(route->url, sizeof route->url, "%s", offer ? offer->url : "");
+    route->epoch = offer ? offer->epoch : 0;
+    route->heard_ns = peer->heard_ns;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void add_offers(struct room *room, struct routes *routes, ns_t now)
+{
+    const char **names = malloc((FLEET_OFFERS_MAX + 1) * sizeof *names);
+    uint32_t count = 0;
+    for (uint32_t i = 0; names && i < room->fleet->offer_count; i++)
+        if (room->fleet->offers[i].peer != FLEET_NOBODY)
+            names[count++] = room->fleet->offers[i].provider;
+    if (count > 0)
+        qsort(names, count, sizeof *names, by_name);
+    for (uint32_t i = 0; i < count && routes->route_count < ROUTES_MAX; i++)
+        if ((i == 0 || strcmp(names[i], names[i - 1]) != 0) && !room_voice(room, names[i]))
+            add_other(room, routes, names[i], false, now);
+    free(names);
+}
+
+static void fill(struct room *room, struct routes *routes, ns_t now)
+{
+    const char *publish = mesh_endpoint(room->mesh);
+    snprintf(routes->endpoint, sizeof routes->endpoint, "%s", room->endpoint);
+    snprintf(routes->publish, sizeof routes->publish, "%s", publish);
+    memcpy(routes->warning, room->trouble, sizeof routes->warning);
+    for (uint32_t i = 0; i < room->fleet->peer_count; i++)
+        if (room->fleet->peers[i].in_use && !room->contacts[i].is_self)
+            add_peer(routes, &room->fleet->peers[i]);
+    for (uint32_t i = 0; i < room->voice_count; i++) {
+        const struct voice *voice = &room->voices[i];
+        if (voice->ours)
+            add_own(room, routes, voice, now);
+        else if (voice->owner != FLEET_NOBODY || voice->provider->has_spec)
+            add_other(room, routes, voice->provider->name, voice->provider->owned, now);
+    }
+    add_offers(room, routes, now);
+}
+
+void room_write_routes(struct room *room, ns_t now)
+{
+    const struct host_dir *directory = &room->speaker->agent->directory;
+    if (now - room->written_ns < WRITE_NS)
+        return;
+    struct routes *routes = calloc(1, sizeof *routes);
+    if (!routes)
+        return;
+    routes->peers = calloc(FLEET_PEERS_MAX, sizeof *routes->peers);
+    routes->routes = calloc(ROUTES_MAX + PROVIDERS_MAX, sizeof *routes->routes);
+    if (routes->peers && routes->routes) {
+        fill(room, routes, now);
+        if (room->routes_changed || routes->peer_count > 0)
+            routes_write(directory->path, routes, directory->file_mode);
+        room->routes_changed = false;
+        room->written_ns = now;
+    }
+    routes_free(&routes);
+}

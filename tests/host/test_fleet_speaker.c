@@ -1,0 +1,527 @@
+/* Speakers of several hosts, each with a directory of its own: who owns what is known to all, the owner
+ * answers, and what it says is seen elsewhere. */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <zmq.h>
+
+#include "agent/asker.h"
+#include "agent/routes.h"
+#include "broker/host_clock.h"
+#include "tests/lib/host_stage.h"
+
+#define HOSTS     3
+#define ENDPOINTS 4
+#define ANSWER_NS (5 * NS_PER_SEC)
+#define ANY_PORT  "tcp://127.0.0.1:0"
+
+struct host {
+    const char *name;
+    char directory[TEMP_DIR_MAX + 8];
+    const char *provider;
+    char listen[FLEET_ENDPOINT_SIZE], publish[FLEET_ENDPOINT_SIZE];
+    char peers[ENDPOINTS][FLEET_ENDPOINT_SIZE];
+    size_t peer_count;
+    pid_t pid;
+};
+
+static struct host hosts[HOSTS] = {{.name = "z4"}, {.name = "m5"}, {.name = "lap"}};
+static struct asker *asker;
+static struct ask asking;
+static struct message request, reply;
+
+/* ---- hosts ----------------------------------------------------------------------------------- */
+
+static int speak(int index)
+{
+    struct host *host = &hosts[index];
+    const char *listen = host->listen, *peers[ENDPOINTS];
+    for (size_t i = 0; i < host->peer_count; i++)
+        peers[i] = host->peers[i];
+    struct lease_options options = {.size = sizeof options,
+                                    .directory = host->directory,
+                                    .host = host->name,
+                                    .label = "speaker",
+                                    .providers = &host->provider,
+                                    .provider_count = host->provider ? 1 : 0,
+                                    .flags = LEASE_OPEN_DAEMON,
+                                    .listen = &listen,
+                                    .listen_count = listen[0] ? 1 : 0,
+                                    .publish = host->publish[0] ? host->publish : NULL,
+                                    .peers = peers,
+                                    .peer_count = host->peer_count};
+    char error[512] = "";
+    lease_agent_t *agent = NULL;
+    if (lease_agent_open(&options, &agent, error, sizeof error) < 0)
+        fprintf(stderr, "%s: %s\n", host->name, error);
+    must(agent);
+    must(stage_await(&board->go, 1));
+    lease_agent_close(&agent);
+    return 0;
+}
+
+static struct routes *routes_of(const struct host *host)
+{
+    struct routes *routes = NULL;
+    return routes_read(host->directory, &routes) == 0 ? routes : NULL;
+}
+
+static bool is_bound(void *arg)
+{
+    struct host *host = arg;
+    struct routes *routes = routes_of(host);
+    bool bound = routes && routes->endpoint[0] && routes->publish[0];
+    if (bound) {
+        snprintf(host->listen, sizeof host->listen, "%s", routes->endpoint);
+        snprintf(host->publish, sizeof host->publish, "%s", routes->publish);
+    }
+    routes_free(&routes);
+    return bound;
+}
+
+static void start(struct host *host)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/" ROUTES_FILE, host->directory);
+    unlink(path);
+    host->pid = stage_play(speak, (int)(host - hosts));
+    if (host->listen[0])
+        assert_true(eventually(is_bound, host));
+}
+
+static void add_host(int index, const char *provider, int peer)
+{
+    struct host *host = &hosts[index];
+    snprintf(host->directory, sizeof host->directory, "%s/%d", stage_dir, index);
+    assert_int_equal(mkdir(host->directory, 0700), 0);
+    host->provider = provider;
+    host->peer_count = 0;
+    host->publish[0] = '\0';
+    strcpy(host->listen, ANY_PORT);
+    if (peer >= 0)
+        strcpy(host->peers[host->peer_count++], hosts[peer].listen);
+    start(host);
+}
+
+static lease_agent_t *look_at(const struct host *host)
+{
+    lease_agent_t *agent = NULL;
+    struct lease_options options = {.size = sizeof options,
+                                    .directory = host->directory,
+                                    .host = host->name,
+                                    .label = "test",
+                                    .flags = LEASE_OPEN_CLIENT};
+    assert_int_equal(lease_agent_open(&options, &agent, NULL, 0), 0);
+    return agent;
+}
+
+/* ---- what they know -------------------------------------------------------------------------- */
+
+struct wanted {
+    const struct host *at;
+    const char *provider, *owner, *state;
+    uint32_t conflicts;
+};
+
+static bool route_is(void *arg)
+{
+    const struct wanted *wanted = arg;
+    struct routes *routes = routes_of(wanted->at);
+    const struct route *route = routes_find(routes, wanted->provider);
+    bool so = route && strcmp(route->owner, wanted->owner) == 0 &&
+              strcmp(route_state_name(route, host_now_ns()), wanted->state) == 0 &&
+              route->conflicts == wanted->conflicts;
+    routes_free(&routes);
+    return so;
+}
+
+static void await_route(const struct host *at, const char *provider, const char *owner,
+                        const char *state)
+{
+    struct wanted wanted = {at, provider, owner, state, 0};
+    assert_true(eventually(route_is, &wanted));
+}
+
+struct seen {
+    lease_agent_t *agent;
+    const char *provider;
+    int64_t leased, dispatched;
+    uint64_t epoch;
+};
+
+static bool is_seen(void *arg)
+{
+    struct seen *seen = arg;
+    struct lease_view view;
+    if (!stage_look(seen->agent, seen->provider, &view))
+        return false;
+    seen->epoch = view.epoch;
+    return view.leased == seen->leased && view.dispatched == seen->dispatched;
+}
+
+static int64_t await_seen(const struct host *at, const char *provider, int64_t leased,
+                          int64_t dispatched)
+{
+    struct seen seen = {look_at(at), provider, leased, dispatched, 0};
+    int64_t began = test_now_ns();
+    bool so = eventually(is_seen, &seen);
+    int64_t took = (test_now_ns() - began) / NS_PER_MS;
+    lease_agent_close(&seen.agent);
+    if (!so)
+        fail_msg("%s does not see %lld leased, %lld dispatched of %s", at->name, (long long)leased,
+                 (long long)dispatched, provider);
+    return took;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static struct message *ask_for(enum message_op op, const char *provider)
+{
+    static const uint8_t drawn[WIRE_ID_BYTES];
+    message_request(&request, op, drawn);
+    strcpy(request.name, "third");
+    if (provider)
+        strcpy(request.provider, provider);
+    return &request;
+}
+
+static const struct message *ask(const struct host *host)
+{
+    assert_int_equal(
+        ask_once(asker, host->listen, &request, &reply, host_now_ns() + ANSWER_NS, &asking), 0);
+    return &reply;
+}
+
+static void acquire(const struct host *host, char *lease)
+{
+    ask_for(MESSAGE_ACQUIRE, "x");
+    strcpy(request.label, "subagent/7");
+    request.holder_pid = 4242;
+    assert_true(ask(host)->ok);
+    assert_int_equal(reply.verdict, MESSAGE_GRANTED);
+    assert_in_range(reply.left_ms, 5000, 10000);
+    strcpy(lease, reply.lease);
+}
+
+static uint64_t verify(const struct host *host, const char *lease)
+{
+    ask_for(MESSAGE_VERIFY, "x");
+    strcpy(request.lease, lease);
+    assert_true(ask(host)->ok);
+    assert_int_equal(reply.verdict, MESSAGE_GO);
+    assert_true(reply.dispatched);
+    assert_true(reply.state_version > 0 && reply.epoch > 0);
+    return reply.token;
+}
+
+static void release(const struct host *host, const char *lease)
+{
+    ask_for(MESSAGE_RELEASE, "x");
+    strcpy(request.lease, lease);
+    assert_true(ask(host)->ok);
+    assert_int_equal(reply.verdict, MESSAGE_GONE);
+}
+
+/* ---- the tests ------------------------------------------------------------------------------- */
+
+static int set_up(void **state)
+{
+    int failed = stage_set_up(state);
+    for (int i = 0; i < HOSTS; i++) {
+        const char *name = hosts[i].name;
+        hosts[i] = (struct host){.name = name};
+    }
+    return failed ? failed : asker_open(&asker);
+}
+
+static int tear_down(void **state)
+{
+    ask_free(&asking);
+    asker_close(&asker);
+    return stage_tear_down(state);
+}
+
+#define played(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+static void test_the_owner_is_known_to_all(void **state)
+{
+    (void)state;
+    add_host(0, "x=static:1,own=yes", -1);
+    add_host(1, NULL, 0);
+    add_host(2, NULL, 1); /* hears of z4 by m5 alone */
+    for (int i = 0; i < HOSTS; i++)
+        await_route(&hosts[i], "x", "z4", "live");
+    struct routes *routes = routes_of(&hosts[2]);
+    assert_string_equal(routes_find(routes, "x")->endpoint, hosts[0].listen);
+    assert_int_equal(routes->peer_count, 2);
+    routes_free(&routes);
+
+    char lease[LEASE_ID_SIZE];
+    lease_agent_t *agent = look_at(&hosts[0]);
+    struct lease held;
+    assert_int_equal(lease_acquire(agent, "x", NULL, &held, NULL), 0);
+    for (int i = 0; i < HOSTS; i++)
+        print_message("held seen at %s after %lld ms\n", hosts[i].name,
+                      (long long)await_seen(&hosts[i], "x", 1, 0));
+    assert_int_equal(lease_verify(agent, held.id, NULL, &held, NULL), 0);
+    assert_true(await_seen(&hosts[2], "x", 0, 1) < stage_patience(1000));
+    strcpy(lease, held.id);
+    assert_int_equal(lease_release(agent, held.id, 0), 0);
+    assert_true(await_seen(&hosts[2], "x", 0, 0) < stage_patience(1000));
+    lease_agent_close(&agent);
+}
+
+static void test_the_owner_answers(void **state)
+{
+    (void)state;
+    char lease[WIRE_LEASE_MAX + 1];
+    add_host(0, "x=static:1,own=yes", -1);
+    add_host(1, NULL, 0);
+    await_route(&hosts[1], "x", "z4", "live");
+    acquire(&hosts[0], lease);
+    assert_true(await_seen(&hosts[1], "x", 1, 0) < stage_patience(1000));
+    uint64_t token = verify(&hosts[0], lease);
+    assert_int_equal(verify(&hosts[0], lease), token); /* a go asked again is the same */
+    assert_true(await_seen(&hosts[1], "x", 0, 1) < stage_patience(1000));
+
+    ask_for(MESSAGE_RENEW, "x");
+    strcpy(request.lease, lease);
+    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GRANTED);
+    assert_in_range(reply.left_ms, 25000, 30000);
+
+    ask_for(MESSAGE_VERIFY, "x"); /* nothing is free: refused, with the state */
+    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_NO);
+    assert_true(reply.ok && reply.state.size > 0);
+    assert_non_null(strstr(reply.text, "subagent/7"));
+
+    ask_for(MESSAGE_ACQUIRE, "x");
+    assert_false(ask(&hosts[1])->ok);
+    assert_int_equal(reply.error, LEASE_ENOTOWNER);
+    assert_string_equal(reply.owner, "z4");
+    assert_string_equal(reply.endpoint, hosts[0].listen);
+
+    release(&hosts[0], lease);
+    release(&hosts[0], lease);
+    ask_for(MESSAGE_RENEW, "x");
+    strcpy(request.lease, lease);
+    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GONE);
+
+    ask_for(MESSAGE_VERIFY, "x"); /* acquires and verifies in one */
+    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GO);
+    assert_true(reply.token > token);
+    strcpy(lease, reply.lease);
+    release(&hosts[0], lease);
+
+    ask_for(MESSAGE_RENEW, "x");
+    strcpy(request.lease, "nonsense");
+    assert_int_equal(ask(&hosts[0])->error, LEASE_EINVAL);
+}
+
+static void test_waiting_is_the_owners_queue(void **state)
+{
+    (void)state;
+    char first[WIRE_LEASE_MAX + 1];
+    struct ask asks[2] = {0};
+    uint8_t req[WIRE_ID_BYTES] = {0};
+    add_host(0, "x=static:1,own=yes", -1);
+    acquire(&hosts[0], first);
+    verify(&hosts[0], first);
+    for (int i = 0; i < 2; i++) { /* the second is a duplicate of the first */
+        ask_for(MESSAGE_VERIFY, "x");
+        if (i == 1)
+            memcpy(request.req, req, sizeof req);
+        request.wait_ms = 20000;
+        assert_int_equal(ask_send(asker, hosts[0].listen, &request, &asks[i]), 0);
+        memcpy(req, asks[i].req, sizeof req);
+    }
+    assert_int_equal(ask_receive(&asks[0], &reply, host_now_ns() + 300 * NS_PER_MS),
+                     LEASE_ETIMEOUT);
+    release(&hosts[0], first);
+    uint64_t tokens[2];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ask_receive(&asks[i], &reply, host_now_ns() + ANSWER_NS), 0);
+        assert_int_equal(reply.verdict, MESSAGE_GO);
+        assert_true(reply.waited_ms >= 100);
+        tokens[i] = reply.token;
+        strcpy(first, reply.lease);
+        ask_free(&asks[i]);
+    }
+    assert_int_equal(tokens[0], tokens[1]);
+
+    ask_for(MESSAGE_VERIFY, "x"); /* and a wait ends */
+    request.wait_ms = 200;
+    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_NO);
+    assert_true(reply.ok);
+    release(&hosts[0], first);
+    await_seen(&hosts[0], "x", 0, 0);
+}
+
+static void test_a_killed_owner_comes_back(void **state)
+{
+    (void)state;
+    char lease[WIRE_LEASE_MAX + 1], second[WIRE_LEASE_MAX + 1];
+    add_host(0, "x=static:2,own=yes", -1);
+    add_host(1, NULL, 0);
+    await_route(&hosts[1], "x", "z4", "live");
+    acquire(&hosts[0], lease);
+    uint64_t token = verify(&hosts[0], lease), epoch = reply.epoch;
+    await_seen(&hosts[1], "x", 0, 1);
+    stage_kill(hosts[0].pid);
+    await_route(&hosts[1], "x", "z4", "stale");
+    start(&hosts[0]);
+    assert_int_equal(verify(&hosts[0], lease), token);
+    assert_true(reply.epoch > epoch);
+    await_route(&hosts[1], "x", "z4", "live");
+    acquire(&hosts[0], second);
+    assert_true(verify(&hosts[0], second) > token);
+    await_seen(&hosts[1], "x", 0, 2);
+    release(&hosts[0], lease);
+    release(&hosts[0], second);
+    await_seen(&hosts[1], "x", 0, 0);
+}
+
+/* The one that had a peer configured is restarted, and the other one, which had none. */
+static void test_peers_find_each_other_again(void **state)
+{
+    (void)state;
+    add_host(0, "x=static:1,own=yes", -1);
+    add_host(1, "y=static:1,own=yes", 0);
+    for (int round = 0; round < 2; round++) {
+        await_route(&hosts[0], "y", "m5", "live");
+        await_route(&hosts[1], "x", "z4", "live");
+        stage_kill(hosts[round].pid);
+        await_route(&hosts[!round], round ? "y" : "x", hosts[round].name, "stale");
+        start(&hosts[round]);
+    }
+    await_route(&hosts[0], "y", "m5", "live");
+    await_route(&hosts[1], "x", "z4", "live");
+}
+
+static void test_two_owners_do_not_flap(void **state)
+{
+    (void)state;
+    char lease[WIRE_LEASE_MAX + 1];
+    add_host(0, "x=static:1,own=yes", -1); /* z4 */
+    add_host(1, "x=static:1,own=yes", 0);  /* m5: the smaller name */
+    struct wanted wanted[2] = {{&hosts[0], "x", "m5", "conflict", 1},
+                               {&hosts[1], "x", "m5", "conflict", 1}};
+    for (int i = 0; i < 2; i++)
+        assert_true(eventually(route_is, &wanted[i]));
+    ask_for(MESSAGE_VERIFY, "x");
+    assert_false(ask(&hosts[0])->ok);
+    assert_int_equal(reply.error, LEASE_ENOTOWNER);
+    assert_string_equal(reply.owner, "m5");
+    acquire(&hosts[1], lease);
+    verify(&hosts[1], lease);
+    await_seen(&hosts[0], "x", 0, 1);
+    release(&hosts[1], lease);
+    await_seen(&hosts[0], "x", 0, 0);
+
+    stage_kill(hosts[1].pid); /* then there is one left, which answers with larger tokens */
+    uint64_t token = reply.token;
+    await_route(&hosts[0], "x", "z4", "live");
+    acquire(&hosts[0], lease);
+    assert_true(verify(&hosts[0], lease) > token);
+}
+
+/* ---- being stopped --------------------------------------------------------------------------- */
+
+static void test_a_stopped_owner_distrusts_itself(void **state)
+{
+    (void)state;
+    char held[WIRE_LEASE_MAX + 1], kept[WIRE_LEASE_MAX + 1];
+    add_host(0, "x=static:2,own=yes", -1);
+    add_host(1, NULL, 0);
+    await_route(&hosts[1], "x", "z4", "live");
+    acquire(&hosts[0], kept);
+    verify(&hosts[0], kept);
+    uint64_t epoch = reply.epoch;
+    ask_for(MESSAGE_ACQUIRE, "x");
+    request.ttl_ms = 1000;
+    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GRANTED);
+    strcpy(held, reply.lease);
+    kill(hosts[0].pid, SIGSTOP);
+    await_route(&hosts[1], "x", "z4", "stale");
+    struct ask late = {0};
+    ask_for(MESSAGE_VERIFY, "x"); /* nobody will listen when it is read */
+    request.budget_ms = 100;
+    strcpy(request.lease, held);
+    assert_int_equal(ask_send(asker, hosts[0].listen, &request, &late), 0);
+    assert_int_equal(ask_receive(&late, &reply, host_now_ns() + 3 * NS_PER_SEC), LEASE_ETIMEOUT);
+    kill(hosts[0].pid, SIGCONT);
+    assert_int_equal(ask_receive(&late, &reply, host_now_ns() + ANSWER_NS), 0);
+    assert_int_not_equal(reply.verdict, MESSAGE_GO);
+    ask_free(&late);
+    ask_for(MESSAGE_VERIFY, "x");
+    strcpy(request.lease, held);
+    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GONE);
+    assert_true(reply.epoch > epoch);
+    verify(&hosts[0], kept);
+    await_route(&hosts[1], "x", "z4", "live");
+    await_seen(&hosts[1], "x", 0, 1);
+}
+
+/* ---- rubbish --------------------------------------------------------------------------------- */
+
+static void *dial(void *context, int type, const char *endpoint)
+{
+    int none = 0, most = 1000;
+    void *socket = zmq_socket(context, type);
+    zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
+    zmq_setsockopt(socket, ZMQ_SNDTIMEO, &most, sizeof most);
+    assert_int_equal(zmq_connect(socket, endpoint), 0);
+    return socket;
+}
+
+static void fill_rubbish(uint8_t *bytes, size_t size, unsigned *seed)
+{
+    static const uint8_t heads[] = {0xdf, 0xdd, 0xdb, 0xc6, 0x81, 0x8f, 0x91, 0xc1};
+    for (size_t i = 0; i < size; i++) {
+        *seed = *seed * 1103515245u + 12345u;
+        bytes[i] = (uint8_t)(*seed >> 16);
+    }
+    if (size > 0)
+        bytes[0] = heads[*seed % sizeof heads];
+}
+
+/* Into the sockets that are bound: the ROUTER takes all of it, a PUB but subscriptions. */
+static void test_rubbish_is_counted_only(void **state)
+{
+    (void)state;
+    static uint8_t bytes[70000];
+    char lease[WIRE_LEASE_MAX + 1];
+    unsigned seed = 7;
+    add_host(0, "x=static:1,own=yes", -1);
+    add_host(1, NULL, 0);
+    await_route(&hosts[1], "x", "z4", "live");
+    void *context = zmq_ctx_new();
+    void *router = dial(context, ZMQ_DEALER, hosts[0].listen);
+    void *published = dial(context, ZMQ_XSUB, hosts[0].publish);
+    for (int i = 0; i < 1000; i++) {
+        size_t size = i % 100 == 0 ? sizeof bytes : (size_t)(i * 7) % 3000;
+        fill_rubbish(bytes, size, &seed);
+        zmq_send(router, bytes, size, i % 3 == 0 ? ZMQ_SNDMORE : 0);
+        zmq_send(published, bytes, size % 200, 0);
+    }
+    zmq_send(router, "", 0, 0);
+    zmq_close(router);
+    zmq_close(published);
+    zmq_ctx_term(context);
+    acquire(&hosts[0], lease);
+    verify(&hosts[0], lease);
+    await_seen(&hosts[1], "x", 0, 1);
+    release(&hosts[0], lease);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        played(test_the_owner_is_known_to_all),        played(test_the_owner_answers),
+        played(test_waiting_is_the_owners_queue),      played(test_a_killed_owner_comes_back),
+        played(test_peers_find_each_other_again),      played(test_two_owners_do_not_flap),
+        played(test_a_stopped_owner_distrusts_itself), played(test_rubbish_is_counted_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,5 @@
+#include "tests/lib/virtual.h"
+int main(void)
+{
+    return 0;
+}
