@@ -13,6 +13,8 @@
 
 #include "agent/fleet_config.h"
 #include "agent/group.h"
+#include "agent/keeper.h"
+#include "agent/remote.h"
 #include "broker/host_fork.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -124,6 +126,7 @@ static void free_agent(struct lease_agent *agent)
     for (uint32_t i = 0; i < count; i++)
         provider_free(agent->providers[i]);
     group_free_all(agent);
+    remote_close(agent);
     if (agent->has_directory)
         host_dir_close(&agent->directory);
     if (agent->event_fd >= 0)
@@ -158,7 +161,9 @@ int lease_agent_open(const struct lease_options *given, lease_agent_t **agent, c
     if (!self)
         return LEASE_ENOMEM;
     set_names(self, options);
-    int result = declare_all(self, options, error, error_size);
+    int result = remote_open(self, options->peers, options->peer_count, error, error_size);
+    if (result == 0)
+        result = declare_all(self, options, error, error_size);
     if (result == 0)
         result = take_fleet(self, options, error, error_size);
     if (result == 0)
@@ -192,7 +197,7 @@ static void release_all(struct lease_agent *agent)
 {
     struct held held;
     for (uint32_t i = 0; held_at(agent, i, &held); i++) {
-        if (held.id.counter == 0 || held.lost || (held.flags & (LEASE_NO_HOLDER | LEASE_BY_PID)))
+        if (held.id.counter == 0 || held.lost || held.untold || (held.flags & (LEASE_NO_HOLDER | LEASE_BY_PID)))
             continue;
         char id[LEASE_ID_SIZE];
         lease_id_format(held.provider->name, held.id, id);
@@ -211,6 +216,7 @@ void lease_agent_close(lease_agent_t **self)
     release_all(agent);
     atomic_store(&agent->closing, true);
     keeper_stop(agent);
+    keeper_tell_all(agent);
     speaker_stop(agent);
     free_agent(agent);
 }
@@ -221,6 +227,8 @@ enum lease_reach lease_agent_reach(const lease_agent_t *agent)
 {
     if (agent_check(agent) < 0)
         return LEASE_REACH_NONE;
+    if (remote_is_joined((struct lease_agent *)(uintptr_t)agent))
+        return LEASE_REACH_FLEET;
     return agent->has_directory ? LEASE_REACH_HOST : LEASE_REACH_PROCESS;
 }
 

@@ -28,6 +28,7 @@
 
 struct lease_agent;
 struct group;
+struct remote;
 
 /* A provider that this agent knows, with its book. */
 struct provider {
@@ -38,6 +39,7 @@ struct provider {
     bool has_spec;
     _Atomic bool owned;            /* this host speaks for it */
     _Atomic(struct group *) group; /* that its model shares a GPU with; NULL: none */
+    _Atomic(struct provider_spec *) told; /* by the owner on another host, NULL: nothing */
 
     pthread_mutex_t mutex; /* guards what follows */
     struct book *book;
@@ -51,6 +53,7 @@ struct provider {
     struct host_file *retired[RETIRED_MAX]; /* of tables that were left: somebody may sleep there */
     uint32_t retired_count;
     char warning[AGENT_TEXT_SIZE];
+    bool blind; /* for the step under way: the server is not to be asked */
 };
 
 /* A lease of ours, looked after by the keeper. */
@@ -67,7 +70,14 @@ struct held {
     ns_t renew_ns;   /* when to renew it next */
     bool dispatched;
     bool lost;      /* an event waits for lease_event_next */
+    bool named;     /* the owner on another host knows it as it is */
+    bool unanswered; /* by that owner, when it was renewed last */
     bool releasing; /* given back, but the book was locked: done as soon as it can be */
+    bool untold;    /* given back here, but the owner on another host does not know it yet */
+    bool undo;      /* with untold: an owner that was silent may have granted it, `asked_by` what */
+    struct request_id asked_by;
+    ns_t forget_ns; /* of an untold one: it has ended by itself */
+    ns_t away_ns;   /* when its owner on another host may be asked out of turn */
     enum reason reason;
     enum record_end end;
 };
@@ -107,7 +117,8 @@ struct lease_agent {
     _Atomic uint32_t interrupts; /* grows with lease_interrupt */
     int event_fd;
 
-    struct speaker *speaker;              /* NULL: this agent does not speak for the host */
+    struct speaker *speaker; /* NULL: this agent does not speak for the host */
+    struct remote *remote;   /* what it knows of the fleet, and asks there (remote.h) */
     _Atomic(struct fleet_config *) fleet; /* as it was told, or the last speaker left; NULL: off */
 };
 
@@ -138,6 +149,18 @@ void provider_free(struct provider *provider);
  * of the table: nothing was decided. */
 int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms);
+
+/* The same where nobody knows how to ask the server: leases alone decide. */
+int provider_step_blind(struct provider *provider, struct event *event, struct effects *effects,
+                        int64_t budget_ms);
+
+/* How the server is asked from here: as it was declared, or at the URL that its owner tells; NULL: not
+ * at all. provider_told takes such a URL where nothing was declared. */
+const struct provider_spec *provider_source(const struct provider *provider);
+void provider_told(struct provider *provider, const char *url);
+
+/* Another host owns it: its book is a copy from now on, where it was none. */
+void provider_follow(struct provider *provider);
 
 /* view.c: opens the books of all providers that are known in the runtime directory. */
 void agent_discover(struct lease_agent *agent);
@@ -193,8 +216,9 @@ void keeper_stop(struct lease_agent *agent);
 
 /* Looks after a lease from now on; LEASE_EFULL. */
 int keeper_add(struct lease_agent *agent, const struct held *held, ns_t now);
-/* Its lease went over to dispatched. */
-void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, ns_t now);
+/* Its lease went over to dispatched, and `named`: by the word of an owner on another host. */
+void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, bool named,
+                       ns_t now);
 /* The cell where it lies, UINT32_MAX where it is not ours; *id becomes the one that it has now.
  * keeper_remove looks after it no longer. */
 uint32_t keeper_remove(struct lease_agent *agent, struct lease_id *id);

@@ -7,6 +7,8 @@
 #include "agent/agent.h"
 #include "agent/asking.h"
 #include "agent/group.h"
+#include "agent/ladder.h"
+#include "agent/remote.h"
 #include "broker/host_clock.h"
 #include "broker/host_fork.h"
 #include "broker/host_random.h"
@@ -91,10 +93,26 @@ int asking_begin(struct asking *asking, struct lease_agent *agent, enum verb ver
     return 0;
 }
 
+void asking_set_provider(struct asking *asking, struct provider *provider)
+{
+    asking->provider = provider;
+    asking->remote = remote_owner(provider, &asking->route);
+    if (asking->remote)
+        provider_follow(provider);
+}
+
+void asking_holder(const struct asking *asking, struct holder *holder)
+{
+    memset(holder, 0, sizeof *holder);
+    fill_holder(asking->agent, &asking->options, holder);
+}
+
 /* ---- one answer ------------------------------------------------------------------------------ */
 
 static ns_t attempt_end(const struct asking *asking)
 {
+    if (asking->end_ns)
+        return asking->end_ns;
     uint32_t ms = asking->options.timeout_ms ? asking->options.timeout_ms : TIMEOUT_MS;
     return asking->request.fresh_ns + (ns_t)ms * NS_PER_MS;
 }
@@ -119,6 +137,12 @@ static int await_reading(struct asking *asking)
     return 0;
 }
 
+static int step(struct asking *asking, struct event *event, struct effects *effects)
+{
+    return asking->blind ? provider_step_blind(asking->provider, event, effects, LOCK_BUDGET_MS)
+                         : provider_step(asking->provider, event, effects, LOCK_BUDGET_MS);
+}
+
 /* Until there is an answer that no reading is missing for. */
 int asking_step(struct asking *asking)
 {
@@ -126,7 +150,7 @@ int asking_step(struct asking *asking)
     bool reaped = false;
     asking->request.flags &= ~(uint32_t)REQUEST_AS_KNOWN;
     for (;;) {
-        int error = provider_step(asking->provider, &event, &asking->effects, LOCK_BUDGET_MS);
+        int error = step(asking, &event, &asking->effects);
         if (error < 0)
             return error;
         asking->decided_ns = event.now;
@@ -152,7 +176,7 @@ int asking_step(struct asking *asking)
 
 /* ---- waiting in the queue -------------------------------------------------------------------- */
 
-static bool interrupted(const struct asking *asking)
+bool asking_is_interrupted(const struct asking *asking)
 {
     const struct lease_agent *agent = asking->agent;
     return atomic_load_explicit(&agent->closing, memory_order_relaxed) ||
@@ -169,6 +193,8 @@ void asking_give_up(struct asking *asking, enum request_flags flag)
     struct effects effects;
     agent_request_id(&release.id);
     provider_step(asking->provider, &event, &effects, LOCK_BUDGET_MS);
+    if (asking->named)
+        ladder_give_up(asking);
 }
 
 static bool stands_in_queue(const struct asking *asking)
@@ -198,33 +224,42 @@ int asking_wait(struct asking *asking)
         uint32_t seen = atomic_load_explicit(call, memory_order_acquire);
         int error = asking_step(asking);
         const struct answer *answer = &asking->effects.reply;
-        if (error == LEASE_ELOCKED && stands_in_queue(asking) && !interrupted(asking))
+        if (error == LEASE_ELOCKED && stands_in_queue(asking) && !asking_is_interrupted(asking))
             continue; /* the next look may have more luck */
         bool unread = error == LEASE_ETIMEOUT && stands_in_queue(asking);
         if (!unread && (error < 0 || answer->verdict != ANSWER_WAIT))
             return error;
         queues = true;
-        ns_t left = asking_next_look(answer) - host_now_ns();
+        ns_t look = asking_next_look(answer);
+        if (asking->turn_ns && look > asking->turn_ns)
+            look = asking->turn_ns;
+        ns_t left = look - host_now_ns();
         bool slept =
             left > 0 && host_wait(call, seen, host_words_bit(answer->cell), left) == LEASE_ETIMEOUT;
         asking->reap = slept ? REAP_ALL : REAP_HOLDERS; /* nobody woke us: is somebody dead? */
-        if (interrupted(asking)) {
+        if (asking_is_interrupted(asking)) {
             asking_give_up(asking, REQUEST_GIVE_UP);
             return LEASE_ECLOSED;
         }
         asking->request.fresh_ns = host_now_ns();
+        if (asking->turn_ns && asking->request.fresh_ns >= asking->turn_ns)
+            return ASKING_TURN;
     }
 }
 
 /* ---- answers in the caller's words ----------------------------------------------------------- */
 
-enum lease_basis asking_basis(const struct provider *provider)
+enum lease_basis asking_basis(const struct asking *asking)
 {
-    if (provider->reach == LEASE_REACH_PROCESS)
-        return provider->book->settings.probed ? LEASE_BASIS_READING : LEASE_BASIS_PROCESS;
-    if (provider->owned)
+    const struct provider *provider = asking->provider;
+    bool read = book_is_probed(provider->book) && !asking->blind;
+    if (asking->named)
         return LEASE_BASIS_OWNER;
-    return provider->book->settings.probed ? LEASE_BASIS_READING : LEASE_BASIS_HOST;
+    if (provider->reach == LEASE_REACH_PROCESS)
+        return read ? LEASE_BASIS_READING : LEASE_BASIS_PROCESS;
+    if (provider->owned && !asking->remote)
+        return LEASE_BASIS_OWNER;
+    return read ? LEASE_BASIS_READING : LEASE_BASIS_HOST;
 }
 
 void asking_refuse(struct lease_agent *agent, const char *provider, int error,
@@ -241,24 +276,33 @@ void asking_refuse(struct lease_agent *agent, const char *provider, int error,
         snprintf(verdict->reason, sizeof verdict->reason, "%s", lease_error_text(error));
 }
 
+/* Only an owner issues tokens: what our copy of its book draws is for its own order. */
+static uint64_t token_of(const struct asking *asking)
+{
+    return asking->remote && !asking->named ? 0 : asking->effects.reply.token;
+}
+
 void asking_verdict(const struct asking *asking, int error, struct lease_verdict *verdict)
 {
     if (!verdict)
         return;
     if (error < 0) {
         asking_refuse(asking->agent, asking->provider->name, error, verdict);
-        verdict->basis = asking_basis(asking->provider);
+        verdict->basis = asking_basis(asking);
         return;
     }
     memset(verdict, 0, sizeof *verdict);
     memcpy(verdict->provider, asking->provider->name, sizeof verdict->provider);
-    verdict->basis = asking_basis(asking->provider);
+    verdict->basis = asking_basis(asking);
     const struct answer *answer = &asking->effects.reply;
     verdict->go = answer->verdict == ANSWER_GO;
     verdict->undecided = answer->undecided;
-    verdict->token = answer->token;
+    verdict->token = token_of(asking);
     verdict->waited_ms = answer->waited_ms;
-    broker_reason_text(answer, verdict->reason, sizeof verdict->reason);
+    if (asking->named)
+        memcpy(verdict->reason, asking->text, sizeof verdict->reason);
+    else
+        broker_reason_text(answer, verdict->reason, sizeof verdict->reason);
 }
 
 void asking_lease(const struct asking *asking, struct lease *lease)
@@ -271,17 +315,22 @@ void asking_lease(const struct asking *asking, struct lease *lease)
     lease_id_format(provider->name, answer->lease, lease->id);
     memcpy(lease->provider, provider->name, sizeof lease->provider);
     const char *url = provider_url(provider);
+    if (!url[0] && asking->remote)
+        url = asking->route.url;
     memcpy(lease->url, url, strnlen(url, sizeof lease->url - 1));
-    lease->token = answer->token;
+    lease->token = token_of(asking);
     lease->left_ms = (answer->end_ns - asking->decided_ns) / NS_PER_MS;
     lease->units = answer->units;
     lease->slot = answer->slot;
     lease->dispatched = answer->state == RECORD_DISPATCHED;
-    lease->reach = provider->reach;
+    lease->reach = asking->named ? LEASE_REACH_FLEET : provider->reach;
 }
 
-int asking_error(const struct answer *answer)
+int asking_error(const struct asking *asking)
 {
+    const struct answer *answer = &asking->effects.reply;
+    if (asking->named && asking->refusal < 0)
+        return asking->refusal;
     switch (answer->verdict) {
     case ANSWER_GRANTED:
     case ANSWER_GO: return 0;
@@ -310,7 +359,8 @@ int asking_keep(const struct asking *asking)
                         .slot = answer->slot,
                         .ttl_ms = asking->request.ttl_ms,
                         .flags = asking->options.flags,
-                        .dispatched = answer->state == RECORD_DISPATCHED};
+                        .dispatched = answer->state == RECORD_DISPATCHED,
+                        .named = asking->named};
     return keeper_add(asking->agent, &held, asking->decided_ns);
 }
 
@@ -325,7 +375,9 @@ static int begin_for(struct asking *asking, lease_agent_t *agent, enum verb verb
         error = asking_begin(asking, agent, verb, request);
     if (error < 0)
         return error;
-    asking->provider = provider_find(agent, provider, &error);
+    struct provider *found = provider_find(agent, provider, &error);
+    if (found)
+        asking_set_provider(asking, found);
     if (error < 0 && provider && name_is_valid(provider))
         asking_refuse(agent, provider, error, verdict);
     return error;
@@ -367,10 +419,10 @@ int lease_acquire(lease_agent_t *agent, const char *provider, const struct lease
             return LEASE_EINVAL;
         asking.request.flags |= REQUEST_RUNNING;
     }
-    error = asking_wait(&asking);
+    error = ladder_ask(&asking);
     asking_verdict(&asking, error, verdict);
     if (error == 0)
-        error = asking_error(&asking.effects.reply);
+        error = asking_error(&asking);
     if (error == 0)
         error = asking_keep(&asking);
     if (error == 0)
@@ -381,14 +433,14 @@ int lease_acquire(lease_agent_t *agent, const char *provider, const struct lease
 /* A go on less than was demanded is given back: the caller may not use it. */
 static int check_basis(struct asking *asking, struct lease_verdict *verdict)
 {
-    if (asking_basis(asking->provider) >= asking->options.require)
+    if (asking_basis(asking) >= asking->options.require)
         return 0;
     asking_give_up(asking, 0);
     keeper_remove(asking->agent, &asking->effects.reply.lease);
     if (verdict) {
         verdict->go = 0;
         snprintf(verdict->reason, sizeof verdict->reason, "basis %s is less than %s",
-                 lease_basis_name(asking_basis(asking->provider)),
+                 lease_basis_name(asking_basis(asking)),
                  lease_basis_name(asking->options.require));
     }
     return LEASE_EBASIS;
@@ -396,16 +448,17 @@ static int check_basis(struct asking *asking, struct lease_verdict *verdict)
 
 int asking_verify(struct asking *asking, struct lease *lease, struct lease_verdict *verdict)
 {
-    int error = asking_wait(asking);
+    int error = ladder_ask(asking);
     asking_verdict(asking, error, verdict);
     if (error < 0)
         return verdict_error(error);
     const struct answer *answer = &asking->effects.reply;
-    error = asking_error(answer);
+    error = asking_error(asking);
     if (error == 0)
         error = check_basis(asking, verdict);
     if (error == 0) {
-        keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms, asking->decided_ns);
+        keeper_dispatched(asking->agent, answer->lease, asking->options.ttl_ms, asking->named,
+                          asking->decided_ns);
         asking_lease(asking, lease);
     } else if (!answer->undecided) {
         keeper_remove(asking->agent, &asking->request.lease);
@@ -427,9 +480,9 @@ int lease_renew(lease_agent_t *agent, const char *id, uint32_t ttl_ms, struct le
     struct lease_request request = {.size = sizeof request, .ttl_ms = ttl_ms};
     int error = begin_for_id(&asking, agent, VERB_RENEW, &request, id, NULL);
     if (error == 0)
-        error = asking_step(&asking);
+        error = ladder_renew(&asking);
     if (error == 0)
-        error = asking_error(&asking.effects.reply);
+        error = asking_error(&asking);
     if (error == 0)
         asking_lease(&asking, lease);
     else if (error == LEASE_EGONE)
@@ -446,16 +499,9 @@ int lease_release(lease_agent_t *agent, const char *id, unsigned flags)
     bool ours = asking.request.hint != UINT32_MAX;
     if (flags & LEASE_FORCE)
         asking.request.flags |= REQUEST_FORCE;
-    error = asking_step(&asking);
+    error = ladder_release(&asking, ours);
     if (error == 0 && asking.effects.reply.reason == REASON_NOT_YOURS)
         return LEASE_EPERM;
-    if (error < 0 && ours)
-        keeper_add(agent,
-                   &(struct held){.id = asking.request.lease,
-                                  .provider = asking.provider,
-                                  .cell = asking.request.hint,
-                                  .releasing = true},
-                   host_now_ns());
     return error < 0 ? error : 0;
 }
 

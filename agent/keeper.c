@@ -9,7 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
+#include "agent/keeper.h"
+#include "agent/remote.h"
 #include "broker/host_clock.h"
 
 #define LOOK_MS 250 /* between two looks at the books of our leases */
@@ -79,12 +80,14 @@ int keeper_add(struct lease_agent *agent, const struct held *held, ns_t now)
     return error;
 }
 
-void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, ns_t now)
+void keeper_dispatched(struct lease_agent *agent, struct lease_id id, uint32_t ttl_ms, bool named,
+                       ns_t now)
 {
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find(agent, id);
     if (entry) {
         entry->dispatched = true;
+        entry->named = named;
         if (ttl_ms)
             entry->ttl_ms = ttl_ms;
         entry->renew_ns = next_renewal(entry, now);
@@ -124,9 +127,51 @@ uint32_t keeper_remove(struct lease_agent *agent, struct lease_id *id)
     return cell;
 }
 
+void keeper_renewed(struct lease_agent *agent, struct lease_id id, bool named, bool unanswered,
+                    ns_t now)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, id);
+    if (entry) {
+        entry->named = named;
+        entry->unanswered = unanswered;
+        entry->renew_ns = next_renewal(entry, now);
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+}
+
+bool keeper_replaced(struct lease_agent *agent, struct lease_id id, struct lease_id by,
+                     uint32_t cell, bool named, ns_t now)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, id);
+    if (entry) {
+        entry->id = by;
+        entry->cell = cell;
+        entry->named = named;
+        entry->asked_by = (struct request_id){0, 0};
+        entry->renew_ns = next_renewal(entry, now);
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+    return entry != NULL;
+}
+
+void keeper_put_off(struct lease_agent *agent, struct lease_id id, ns_t away_ns,
+                    const struct request_id *asked_by)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, id);
+    if (entry) {
+        entry->away_ns = away_ns;
+        if (asked_by)
+            entry->asked_by = *asked_by;
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+}
+
 /* ---- losing ---------------------------------------------------------------------------------- */
 
-static void report_lost(struct lease_agent *agent, struct lease_id id, enum reason reason,
+void keeper_report_lost(struct lease_agent *agent, struct lease_id id, enum reason reason,
                         enum record_end end)
 {
     bool told = false;
@@ -143,11 +188,9 @@ static void report_lost(struct lease_agent *agent, struct lease_id id, enum reas
         return; /* the counter is full: it is readable, which is all that matters */
 }
 
-enum standing { STANDS, IS_LOST, IS_ELSEWHERE };
-
 /* What the book says now. Another book than the one that issued the lease stands in its place where
  * the runtime directory was changed or removed. */
-static enum standing look_up(const struct held *held, enum reason *reason, enum record_end *end)
+enum standing keeper_look_up(const struct held *held, enum reason *reason, enum record_end *end)
 {
     struct provider *provider = held->provider;
     enum standing standing = STANDS;
@@ -186,18 +229,10 @@ static void take_again(struct lease_agent *agent, const struct held *held)
         effects.reply.verdict == ANSWER_UNREAD)
         return; /* tried again at the next look */
     if (effects.reply.verdict != ANSWER_GRANTED) {
-        report_lost(agent, held->id, REASON_UNKNOWN_ID, END_NONE);
+        keeper_report_lost(agent, held->id, REASON_UNKNOWN_ID, END_NONE);
         return;
     }
-    pthread_mutex_lock(&agent->held_mutex);
-    struct held *entry = find(agent, held->id);
-    if (entry) {
-        entry->id = effects.reply.lease;
-        entry->cell = effects.reply.cell;
-        entry->renew_ns = next_renewal(entry, event.now);
-    }
-    pthread_mutex_unlock(&agent->held_mutex);
-    if (entry)
+    if (keeper_replaced(agent, held->id, effects.reply.lease, effects.reply.cell, false, event.now))
         return;
     request.verb = VERB_RELEASE; /* given back meanwhile */
     request.lease = effects.reply.lease;
@@ -218,14 +253,10 @@ static void renew(struct lease_agent *agent, const struct held *held)
     if (provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS) < 0)
         return; /* tried again at the next look */
     if (effects.reply.verdict == ANSWER_GONE) {
-        report_lost(agent, held->id, effects.reply.reason, effects.reply.end);
+        keeper_report_lost(agent, held->id, effects.reply.reason, effects.reply.end);
         return;
     }
-    pthread_mutex_lock(&agent->held_mutex);
-    struct held *entry = find(agent, held->id);
-    if (entry)
-        entry->renew_ns = next_renewal(entry, event.now);
-    pthread_mutex_unlock(&agent->held_mutex);
+    keeper_renewed(agent, held->id, false, false, event.now);
 }
 
 static void release(struct lease_agent *agent, const struct held *held)
@@ -239,7 +270,7 @@ static void release(struct lease_agent *agent, const struct held *held)
         keeper_remove(agent, &request.lease);
 }
 
-static bool renews_itself(const struct held *held)
+bool keeper_renews(const struct held *held)
 {
     return !(held->flags & (LEASE_NO_HOLDER | LEASE_NO_RENEW)) &&
            (!(held->flags & LEASE_BY_PID) || !held->dispatched);
@@ -253,12 +284,17 @@ static void look_after(struct lease_agent *agent, const struct held *held)
         release(agent, held);
         return;
     }
-    enum standing standing = look_up(held, &reason, &end);
+    if (held->untold) { /* nobody on another host is left to be told */
+        struct lease_id id = held->id;
+        keeper_remove(agent, &id);
+        return;
+    }
+    enum standing standing = keeper_look_up(held, &reason, &end);
     if (standing == IS_LOST)
-        report_lost(agent, held->id, reason, end);
+        keeper_report_lost(agent, held->id, reason, end);
     else if (standing == IS_ELSEWHERE)
         take_again(agent, held);
-    else if (renews_itself(held) && host_now_ns() >= held->renew_ns)
+    else if (keeper_renews(held) && host_now_ns() >= held->renew_ns)
         renew(agent, held);
 }
 
@@ -275,20 +311,36 @@ static void sleep_ms(struct lease_agent *agent, int64_t ms)
     pthread_cond_timedwait(&agent->held_changed, &agent->held_mutex, &until);
 }
 
-/* The caller holds held_mutex, which is let go in between. */
+/* The caller holds held_mutex, which is let go in between. Leases that other hosts know come in a round
+ * of their own, after those of this host, which no silence of an owner shall delay: of those that are
+ * silent one a round is waited for. */
+static bool look_after_round(struct lease_agent *agent, bool away)
+{
+    bool any_away = false, answered = true;
+    for (uint32_t i = 0; i < agent->held_used && answered; i++) {
+        struct held held = agent->held[i];
+        if (held.id.counter == 0 || held.lost)
+            continue;
+        pthread_mutex_unlock(&agent->held_mutex);
+        struct route route;
+        bool is_away = !held.releasing && keeper_is_away(agent, &held, &route);
+        any_away = any_away || is_away;
+        if (is_away && away)
+            answered = keeper_look_away(agent, &held, &route);
+        else if (!is_away && !away)
+            look_after(agent, &held);
+        pthread_mutex_lock(&agent->held_mutex);
+    }
+    return any_away;
+}
+
 static void look_after_all(struct lease_agent *agent)
 {
     pthread_mutex_unlock(&agent->held_mutex);
     agent_follow(agent);
     pthread_mutex_lock(&agent->held_mutex);
-    for (uint32_t i = 0; i < agent->held_used; i++) {
-        struct held held = agent->held[i];
-        if (held.id.counter == 0 || held.lost)
-            continue;
-        pthread_mutex_unlock(&agent->held_mutex);
-        look_after(agent, &held);
-        pthread_mutex_lock(&agent->held_mutex);
-    }
+    if (look_after_round(agent, false))
+        look_after_round(agent, true);
 }
 
 /* Nobody is woken for a lease that comes while looks are being taken anyway: a process that takes

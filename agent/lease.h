@@ -64,6 +64,7 @@ extern "C" {
 #define LEASE_LABEL_SIZE  128 /* of a label, UTF-8 */
 #define LEASE_URL_SIZE    512
 #define LEASE_REASON_SIZE 256
+#define LEASE_ENDPOINT_SIZE 128
 #define LEASE_MODELS_MAX  16
 
 typedef struct lease_agent lease_agent_t;
@@ -279,12 +280,24 @@ struct lease_work {
     char was_label[LEASE_LABEL_SIZE];
 };
 
+/* Another host's agent. */
+struct lease_peer {
+    char name[LEASE_NAME_SIZE]; /* "" never heard */
+    char id[33];                /* hexadecimal, "" never heard */
+    char version[LEASE_NAME_SIZE];
+    char endpoint[LEASE_ENDPOINT_SIZE];
+    char state[16];   /* live, silent, lost */
+    int64_t heard_ms; /* -1: never */
+};
+
 struct lease_fleet {
     char view_from[LEASE_NAME_SIZE];
     struct lease_view *providers;
     struct lease_entry *leases;
     struct lease_work *work;
     uint32_t provider_count, lease_count, work_count;
+    struct lease_peer *peers;
+    uint32_t peer_count;
 };
 
 /* Brings up to date what lease_fleet shows of the servers, as people want it who look: asks each

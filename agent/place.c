@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/asking.h"
+#include "agent/ladder.h"
 #include "broker/host_clock.h"
 #include "broker/host_random.h"
 #include "broker/host_wait.h"
@@ -26,7 +26,8 @@ static int begin(struct asking *asking, lease_agent_t *agent, enum verb verb,
                  const struct lease_request *request, struct provider *provider)
 {
     int error = asking_begin(asking, agent, verb, request);
-    asking->provider = provider;
+    if (error == 0)
+        asking_set_provider(asking, provider);
     return error;
 }
 
@@ -41,12 +42,28 @@ static int verify(lease_agent_t *agent, struct provider *provider, const struct 
         return error;
     asking.request.lease = acquired->effects.reply.lease;
     asking.request.hint = acquired->effects.reply.cell;
+    asking.silent = acquired->silent;
+    if (acquired->remote && acquired->end_ns)
+        asking.end_ns = acquired->end_ns;
     error = asking_verify(&asking, lease, verdict);
     if (error < 0) {
         char id[LEASE_ID_SIZE];
         lease_id_format(provider->name, asking.request.lease, id);
         lease_release(agent, id, 0);
     }
+    return error;
+}
+
+/* An owner on another host does both in one turn. */
+static int take_dispatched(struct asking *asking, struct lease *lease,
+                           struct lease_verdict *verdict)
+{
+    asking_verdict(asking, 0, verdict);
+    int error = asking_error(asking);
+    if (error == 0)
+        error = asking_keep(asking);
+    if (error == 0)
+        asking_lease(asking, lease);
     return error;
 }
 
@@ -59,22 +76,35 @@ static int try_now(lease_agent_t *agent, struct provider *provider,
     now.wait_ms = 0;
     struct asking asking;
     int error = begin(&asking, agent, VERB_ACQUIRE, &now, provider);
-    if (error == 0)
+    if (error == 0 && asking.remote) {
+        asking.end_ns = host_now_ns() + (ns_t)request->timeout_ms * NS_PER_MS;
+        error = ladder_place(&asking);
+        if (error == 0)
+            return take_dispatched(&asking, lease, verdict);
+        error = error == LEASE_ETIMEOUT ? ladder_ask(&asking) : error;
+    } else if (error == 0) {
         error = asking_step(&asking);
+    }
     asking_verdict(&asking, error, verdict);
     if (error == 0)
-        error = asking_error(&asking.effects.reply);
+        error = asking_error(&asking);
     if (error == 0)
         error = asking_keep(&asking);
-    return error < 0 ? error : verify(agent, provider, &asking, &now, lease, verdict);
+    if (error == 0)
+        error = verify(agent, provider, &asking, &now, lease, verdict);
+    return error == LEASE_ETIMEOUT ? LEASE_EBUSY : error;
 }
+
+#define MARGIN        20              /* a part of the budget, for what runs late */
+#define AWAY_AGAIN_NS (2 * NS_PER_SEC) /* an owner that fell silent in its queue is asked again */
 
 /* ---- standing in every queue ----------------------------------------------------------------- */
 
 struct queueing {
     lease_agent_t *agent;
     const struct lease_request *request;
-    struct asking *askings; /* one a candidate that has a queue */
+    struct asking *askings;  /* one a candidate that has a queue */
+    struct remote_ask *asks; /* its place in the queue of an owner on another host */
     uint32_t count;
     ns_t end_ns;
     bool woken; /* the last sleep ended before its time */
@@ -83,9 +113,20 @@ struct queueing {
     struct host_waited words[PROVIDERS_MAX]; /* on which to sleep, as they were before asking */
 };
 
+/* The question stands in its owner's queue, and not in one of this host's. */
+static bool is_away(const struct queueing *queueing, uint32_t index)
+{
+    return queueing->askings[index].remote && !queueing->askings[index].silent;
+}
+
 static void leave(struct queueing *queueing, uint32_t index)
 {
     struct asking *asking = &queueing->askings[index];
+    if (is_away(queueing, index) && !asking->named) {
+        if (queueing->asks[index].provider)
+            ladder_leave(asking, &queueing->asks[index]);
+        return;
+    }
     if (asking->effects.reply.state == RECORD_WAITING || asking->effects.reply.state == RECORD_HELD)
         asking_give_up(asking, REQUEST_GIVE_UP);
 }
@@ -106,10 +147,46 @@ static int note_locked(struct queueing *queueing, const struct asking *asking)
     return LEASE_ETIMEOUT;
 }
 
+/* The same at an owner on another host. One that falls silent is asked again after a while; meanwhile
+ * the place is one in our copy of its book. LEASE_EABSENT: ask there. */
+static int ask_away(struct queueing *queueing, uint32_t index)
+{
+    struct asking *asking = &queueing->askings[index];
+    struct remote_ask *ask = &queueing->asks[index];
+    int error = 0;
+    if (asking->silent && host_now_ns() >= asking->turn_ns) {
+        leave(queueing, index); /* of this host */
+        asking->silent = asking->blind = false;
+        memset(&asking->effects.reply, 0, sizeof asking->effects.reply);
+        asking_set_provider(asking, asking->provider);
+        agent_request_id(&asking->request.id);
+    }
+    if (!is_away(queueing, index))
+        return LEASE_EABSENT;
+    if (!ask->provider)
+        error = ladder_enqueue(asking, ask);
+    if (error == 0)
+        error = ladder_look(asking, ask);
+    if (error == LEASE_EBUSY)
+        return LEASE_ETIMEOUT;
+    ask->provider = NULL;
+    if (error == 0)
+        return asking_error(asking);
+    ladder_step_down(asking);
+    asking->request.hint = UINT32_MAX;
+    asking->turn_ns = host_now_ns() + AWAY_AGAIN_NS;
+    return LEASE_EABSENT;
+}
+
 /* Asks in queue `index` how things stand. 0: granted; LEASE_ETIMEOUT: still waits; or refused. */
 static int ask_queue(struct queueing *queueing, uint32_t index)
 {
     struct asking *asking = &queueing->askings[index];
+    if (asking->remote) {
+        int error = ask_away(queueing, index);
+        if (error != LEASE_EABSENT)
+            return error;
+    }
     asking->request.fresh_ns = host_now_ns();
     asking->reap = queueing->woken ? REAP_HOLDERS : REAP_ALL;
     int error = asking_step(asking);
@@ -117,8 +194,7 @@ static int ask_queue(struct queueing *queueing, uint32_t index)
         return note_locked(queueing, asking);
     if (error < 0)
         return error;
-    return asking->effects.reply.verdict == ANSWER_WAIT ? LEASE_ETIMEOUT
-                                                        : asking_error(&asking->effects.reply);
+    return asking->effects.reply.verdict == ANSWER_WAIT ? LEASE_ETIMEOUT : asking_error(asking);
 }
 
 /* A queue that says no for good is left out from then on. */
@@ -126,6 +202,8 @@ static void drop_queue(struct queueing *queueing, uint32_t index)
 {
     queueing->count--;
     queueing->askings[index] = queueing->askings[queueing->count];
+    queueing->asks[index] = queueing->asks[queueing->count];
+    memset(&queueing->asks[queueing->count], 0, sizeof queueing->asks[0]);
     queueing->words[index] = queueing->words[queueing->count];
 }
 
@@ -144,7 +222,13 @@ static int ask_all(struct queueing *queueing, struct outcome *outcome, ns_t *loo
             continue;
         }
         const struct answer *answer = &queueing->askings[i].effects.reply;
-        ns_t retry = queueing->error ? host_now_ns() + LOCKED_LOOK_NS : asking_next_look(answer);
+        ns_t retry = asking_next_look(answer);
+        if (is_away(queueing, i))
+            retry = host_now_ns() + HOST_WAIT_LOOK_MS * NS_PER_MS;
+        else if (queueing->error)
+            retry = host_now_ns() + LOCKED_LOOK_NS;
+        if (queueing->askings[i].silent && retry > queueing->askings[i].turn_ns)
+            retry = queueing->askings[i].turn_ns;
         if (retry < *look_ns)
             *look_ns = retry;
         i++;
@@ -236,15 +320,23 @@ static int place_waiting(lease_agent_t *agent, struct provider **providers, uint
                          struct lease *lease, struct lease_verdict *verdict)
 {
     struct asking *askings = calloc(count, sizeof *askings);
-    if (!askings)
+    struct remote_ask *asks = calloc(count, sizeof *asks);
+    if (!askings || !asks) {
+        free(askings);
+        free(asks);
         return LEASE_ENOMEM;
-    struct queueing queueing = {.agent = agent, .request = request, .askings = askings};
+    }
+    struct queueing queueing = {
+        .agent = agent, .request = request, .askings = askings, .asks = asks};
     queueing.end_ns = host_now_ns() + (ns_t)request->wait_ms * NS_PER_MS;
     for (uint32_t i = 0; i < count; i++)
         if (begin(&askings[queueing.count], agent, VERB_ACQUIRE, request, providers[i]) == 0)
             queueing.count++;
     int error =
         queueing.count > 0 ? wait_in_queues(&queueing, outcome, lease, verdict) : LEASE_EINVAL;
+    for (uint32_t i = 0; i < count; i++)
+        remote_end(&asks[i]);
+    free(asks);
     free(askings);
     return error;
 }
@@ -289,6 +381,29 @@ static uint32_t find_all(lease_agent_t *agent, const char *const *names, size_t 
     return found;
 }
 
+/* Owners that are known to be silent go last, and nothing else of the order changes. */
+static bool put_silent_last(struct provider **providers, uint32_t count)
+{
+    int doubts[PROVIDERS_MAX] = {0};
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct route route;
+        bool away = remote_owner(providers[i], &route);
+        any = any || away;
+        doubts[i] = away ? remote_doubt(providers[i]->agent, &route, host_now_ns()) : 0;
+    }
+    for (uint32_t i = 1; i < count; i++)
+        for (uint32_t k = i; k > 0 && doubts[k] < doubts[k - 1]; k--) {
+            struct provider *provider = providers[k];
+            int doubt = doubts[k];
+            providers[k] = providers[k - 1];
+            doubts[k] = doubts[k - 1];
+            providers[k - 1] = provider;
+            doubts[k - 1] = doubt;
+        }
+    return any;
+}
+
 int lease_place(lease_agent_t *agent, const char *const *names, size_t count,
                 const struct lease_request *request, struct lease *lease,
                 struct lease_verdict *verdict)
@@ -304,13 +419,19 @@ int lease_place(lease_agent_t *agent, const char *const *names, size_t count,
         return LEASE_EINVAL;
     if (verdict)
         memset(verdict, 0, sizeof *verdict);
+    ns_t began_ns = host_now_ns();
     uint32_t found = find_all(agent, names, count, providers, &outcome);
     if (request->flags & LEASE_ANY_ORDER)
         shuffle(providers, found);
-    ns_t end_ns =
-        host_now_ns() + (ns_t)(request->timeout_ms ? request->timeout_ms : TIMEOUT_MS) * NS_PER_MS;
+    bool away = put_silent_last(providers, found);
+    ns_t budget_ms = request->timeout_ms ? request->timeout_ms : TIMEOUT_MS;
+    if (away)
+        budget_ms -= budget_ms / MARGIN;
+    ns_t end_ns = (away ? began_ns : host_now_ns()) + budget_ms * NS_PER_MS;
     for (uint32_t i = 0; i < found; i++) {
         ns_t left_ms = (end_ns - host_now_ns()) / NS_PER_MS;
+        if (away)
+            left_ms /= found - i;
         struct lease_request share = *request; /* one budget for all candidates */
         share.timeout_ms = left_ms > 0 ? (uint32_t)left_ms : 1;
         error = try_now(agent, providers[i], &share, lease, verdict);

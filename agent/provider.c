@@ -11,12 +11,14 @@
 #include "agent/agent.h"
 #include "agent/group.h"
 #include "agent/probe.h"
+#include "agent/remote.h"
 #include "broker/host_clock.h"
 #include "broker/host_epoch.h"
 #include "broker/host_random.h"
 
 static int provider_step_locked(struct provider *provider, struct event *event,
                                 struct effects *effects, int64_t budget_ms);
+static void settle_probed(struct provider *provider);
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
@@ -103,6 +105,7 @@ void provider_free(struct provider *provider)
     pthread_mutex_destroy(&provider->mutex);
     free(provider->memory);
     free(provider->book);
+    free(atomic_load(&provider->told));
     free(provider);
 }
 
@@ -111,6 +114,37 @@ const char *provider_url(const struct provider *provider)
     if (!provider->has_spec)
         return "";
     return provider->spec.client_url[0] ? provider->spec.client_url : provider->spec.url;
+}
+
+/* ---- where the server is --------------------------------------------------------------------- */
+
+const struct provider_spec *provider_source(const struct provider *provider)
+{
+    return provider->has_spec ? &provider->spec : atomic_load(&provider->told);
+}
+
+/* Its engine is named where the owner's state tells it, since finding it out costs questions. */
+void provider_told(struct provider *provider, const char *url)
+{
+    if (provider->has_spec || !url[0] || atomic_load(&provider->told))
+        return;
+    char text[EFFECTIVE_SPEC_SIZE], why[SPEC_ERROR_SIZE], engine[ENGINE_SIZE];
+    pthread_mutex_lock(&provider->mutex);
+    memcpy(engine, provider->book->sight.reading.engine, sizeof engine);
+    pthread_mutex_unlock(&provider->mutex);
+    if (strcmp(engine, engine_name(ENGINE_STATIC)) == 0)
+        return;
+    struct provider_spec *spec = malloc(sizeof *spec), *none = NULL;
+    if (!spec)
+        return;
+    snprintf(text, sizeof text, "%s=%s+%s", provider->name, engine, url);
+    int error = engine[0] ? spec_parse(text, spec, why) : LEASE_EINVAL;
+    if (error < 0) {
+        snprintf(text, sizeof text, "%s=%s", provider->name, url);
+        error = spec_parse(text, spec, why);
+    }
+    if (error < 0 || !atomic_compare_exchange_strong(&provider->told, &none, spec))
+        free(spec);
 }
 
 /* ---- the book -------------------------------------------------------------------------------- */
@@ -135,12 +169,20 @@ static uint64_t epoch_of_new_book(const struct provider *provider)
     return host_epoch_next(provider->name, 0);
 }
 
+/* Of a book that another host owns: epochs are its owner's. */
+static bool is_copy(struct provider *provider)
+{
+    struct route route;
+    return !provider->owned && remote_route(provider->agent, provider->name, false, &route) &&
+           route.endpoint[0];
+}
+
 static int open_host_tier(struct provider *provider, bool create)
 {
     struct lease_agent *agent = provider->agent;
     struct host_table_options options = {
         .instance = host_random_u64() | 1,
-        .epoch = create && provider->has_spec ? epoch_of_new_book(provider) : 1,
+        .epoch = create && !is_copy(provider) ? epoch_of_new_book(provider) : 1,
         .mode = agent->directory.file_mode,
         .create = create,
     };
@@ -194,10 +236,9 @@ static void tell_static(struct provider *provider)
 {
     struct book *book = provider->book;
     const struct reading *last = &book->sight.reading;
-    if (!provider->has_spec) {
-        book->settings.probed = strcmp(last->engine, engine_name(ENGINE_STATIC)) != 0;
+    settle_probed(provider);
+    if (!provider->has_spec)
         return;
-    }
     if (provider->spec.engine != ENGINE_STATIC || (book->sight.slots_last == provider->spec.slots &&
                                                    last->slots_total == provider->spec.slots))
         return;
@@ -240,25 +281,26 @@ int provider_open(struct provider *provider)
 {
     if (atomic_load_explicit(&provider->table, memory_order_acquire))
         return 0;
+    bool create = provider->has_spec || is_copy(provider);
     pthread_mutex_lock(&provider->mutex);
-    int error = open_locked(provider, provider->has_spec);
+    int error = open_locked(provider, create);
     pthread_mutex_unlock(&provider->mutex);
     return error < 0 ? error : group_join(provider);
 }
 
 /* Not declared to us: the speaker may have left it in its effective configuration, or there is a
- * book of it. */
+ * book of it, or the fleet knows who owns it. */
 static int discover(struct lease_agent *agent, const char *name)
 {
     char text[EFFECTIVE_SPEC_SIZE], why[SPEC_ERROR_SIZE];
     if (agent->has_directory && effective_find(agent->directory.path, name, text) == 0 &&
         provider_declare(agent, text, true, why) == 0)
         return 0;
-    if (!agent->has_directory)
-        return LEASE_EUNKNOWN;
+    struct route route;
     char file[HOST_TABLE_NAME_SIZE];
     host_table_name(name, file);
-    if (faccessat(agent->directory.fd, file, F_OK, 0) < 0)
+    bool has_book = agent->has_directory && faccessat(agent->directory.fd, file, F_OK, 0) == 0;
+    if (!has_book && !(remote_route(agent, name, true, &route) && route.owner[0]))
         return LEASE_EUNKNOWN;
     int error = 0;
     pthread_mutex_lock(&agent->providers_mutex);
@@ -356,6 +398,20 @@ static int begin(struct provider *provider, int64_t budget_ms)
     return error < 0 ? error : table_begin(provider->table, provider->book, budget_ms);
 }
 
+/* Whether readings can be had: what nobody declared here may be known by what the book says, which others
+ * write. The caller holds provider->mutex. */
+static void settle_probed(struct provider *provider)
+{
+    struct book *book = provider->book;
+    if (!provider->has_spec)
+        book->settings.probed =
+            strcmp(book->sight.reading.engine, engine_name(ENGINE_STATIC)) != 0;
+    else
+        book->settings.probed = provider->spec.engine != ENGINE_STATIC;
+    if (provider->blind)
+        book->settings.probed = 0;
+}
+
 /* When the book was locked: the clock is read once for both. */
 static ns_t begun_ns(const struct provider *provider)
 {
@@ -369,6 +425,7 @@ static int provider_step_locked(struct provider *provider, struct event *event,
     int error = begin(provider, budget_ms);
     if (error < 0)
         return error;
+    settle_probed(provider);
     event->now = begun_ns(provider);
     broker_step(&provider->broker, event, effects);
     bool changed = book_is_dirty(provider->book);
@@ -382,22 +439,53 @@ static int provider_step_locked(struct provider *provider, struct event *event,
     return 0;
 }
 
-int provider_step(struct provider *provider, struct event *event, struct effects *effects,
-                  int64_t budget_ms)
+static int step_in_group(struct provider *provider, bool blind, struct event *event,
+                         struct effects *effects, int64_t budget_ms)
 {
     int error = group_enter(provider, budget_ms);
     if (error < 0)
         return error;
     pthread_mutex_lock(&provider->mutex);
+    provider->blind = blind;
     error = provider_step_locked(provider, event, effects, budget_ms);
+    provider->blind = false;
     pthread_mutex_unlock(&provider->mutex);
     group_leave(provider, error < 0 ? NULL : effects);
     return error;
 }
 
+int provider_step(struct provider *provider, struct event *event, struct effects *effects,
+                  int64_t budget_ms)
+{
+    return step_in_group(provider, false, event, effects, budget_ms);
+}
+
+int provider_step_blind(struct provider *provider, struct event *event, struct effects *effects,
+                        int64_t budget_ms)
+{
+    return step_in_group(provider, true, event, effects, budget_ms);
+}
+
+void provider_follow(struct provider *provider)
+{
+    static const struct effects none_happened;
+    pthread_mutex_lock(&provider->mutex);
+    bool new = provider->table && !provider->owned && !book_is_copy(provider->book);
+    if (new && begin(provider, LOCK_BUDGET_MS) == 0) {
+        mirror_begin(provider->book);
+        if (book_is_dirty(provider->book))
+            table_commit(provider->table, provider->book, &none_happened, begun_ns(provider));
+        table_end(provider->table);
+    }
+    pthread_mutex_unlock(&provider->mutex);
+}
+
 int provider_look(struct provider *provider)
 {
-    return provider->table ? table_look(provider->table, provider->book) : LEASE_EVANISHED;
+    int error = provider->table ? table_look(provider->table, provider->book) : LEASE_EVANISHED;
+    if (error == 0)
+        settle_probed(provider);
+    return error;
 }
 
 /* ---- the dead -------------------------------------------------------------------------------- */

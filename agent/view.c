@@ -12,6 +12,7 @@
 #include "agent/asking.h"
 #include "agent/effective.h"
 #include "agent/group.h"
+#include "agent/remote.h"
 #include "broker/attribution.h"
 #include "broker/host_clock.h"
 
@@ -48,7 +49,25 @@ static struct lease_work *add_work(struct lease_fleet *fleet, const char *kind)
     return work;
 }
 
+static struct lease_peer *add_peer(struct lease_fleet *fleet)
+{
+    void *room = grow(fleet->peers, fleet->peer_count, sizeof *fleet->peers);
+    if (!room)
+        return NULL;
+    fleet->peers = room;
+    struct lease_peer *peer = &fleet->peers[fleet->peer_count++];
+    memset(peer, 0, sizeof *peer);
+    return peer;
+}
+
 /* ---- one provider ---------------------------------------------------------------------------- */
+
+/* Whose book it is that is looked at. */
+struct whose {
+    const struct route *route; /* NULL: the fleet says nothing of it */
+    bool away;                 /* another host's, and ours is a copy */
+    enum lease_reach reach;    /* how far what it says is known */
+};
 
 static int64_t since_ms(ns_t then, ns_t now)
 {
@@ -63,7 +82,7 @@ static ns_t idle_ns(const struct book *book, const struct record *record, ns_t n
 }
 
 static int fill_lease(struct lease_fleet *fleet, const struct provider *provider,
-                      const struct record *record, ns_t now)
+                      const struct whose *whose, const struct record *record, ns_t now)
 {
     struct lease_entry *entry = add_lease(fleet);
     if (!entry)
@@ -79,8 +98,9 @@ static int fill_lease(struct lease_fleet *fleet, const struct provider *provider
     entry->age_ms = since_ms(record->acquired_ns, now);
     entry->dispatched_ms = since_ms(record->dispatched_ns, now);
     entry->left_ms = (record->deadline_ns - now) / NS_PER_MS;
-    entry->token = record->token;
-    entry->reach = provider->reach;
+    bool named = !whose->away || (record->flags & RECORD_NAMED);
+    entry->token = named ? record->token : 0;
+    entry->reach = !whose->away ? whose->reach : named ? LEASE_REACH_FLEET : provider->reach;
     ns_t idle = idle_ns(provider->book, record, now);
     entry->idle_ms = idle < 0 ? -1 : idle / NS_PER_MS;
     return 0;
@@ -102,7 +122,7 @@ static int fill_was(struct lease_fleet *fleet, const char *kind, const struct re
 }
 
 static int fill_records(struct lease_fleet *fleet, struct lease_view *view,
-                        const struct provider *provider, ns_t now)
+                        const struct provider *provider, const struct whose *whose, ns_t now)
 {
     const struct book *book = provider->book;
     int error = 0;
@@ -111,7 +131,7 @@ static int fill_records(struct lease_fleet *fleet, struct lease_view *view,
         ns_t idle = idle_ns(book, record, now);
         bool shown = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED;
         if (shown)
-            error = fill_lease(fleet, provider, record, now);
+            error = fill_lease(fleet, provider, whose, record, now);
         if (record->state == RECORD_ORPHAN && error == 0)
             error =
                 fill_was(fleet, "orphan", record, record->units, since_ms(record->ended_ns, now));
@@ -158,7 +178,36 @@ static void fill_reading(struct lease_view *view, const struct provider *provide
     }
 }
 
-static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct provider *provider)
+/* Who owns it, where that was heard, and how far what is shown is known. */
+static void fill_owner(struct lease_view *view, const struct provider *provider,
+                       const struct whose *whose, ns_t now)
+{
+    const struct route *route = whose->route;
+    const char *url = provider_url(provider);
+    snprintf(view->owner, sizeof view->owner, "%s", route ? route->owner : provider->agent->host);
+    snprintf(view->url, sizeof view->url, "%s", route && route->url[0] ? route->url : url);
+    snprintf(view->state, sizeof view->state, "%s", route ? route_state_name(route, now) : "live");
+    if (whose->away)
+        view->heard_ms = since_ms(route->heard_ns, now);
+    view->reach = whose->reach;
+    view->epoch = provider->book->head.epoch;
+    view->version = whose->away ? provider->book->sight.heard_version
+                    : provider->reach == LEASE_REACH_HOST ? host_table_version(&provider->host)
+                                                          : provider->book->place_max;
+}
+
+/* What is known of an owner that is silent is old: what it had free is unknown now. */
+static void forget_capacity(struct lease_view *view)
+{
+    if (strcmp(view->state, "stale") != 0 && strcmp(view->state, "lost") != 0)
+        return;
+    view->in_flight = view->queued = view->free = view->available = -1;
+    view->strangers = 0;
+    snprintf(view->health, sizeof view->health, "%s", health_name(HEALTH_UNKNOWN));
+}
+
+static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct provider *provider,
+                     const struct whose *whose)
 {
     const struct book *book = provider->book;
     ns_t now = host_now_ns();
@@ -166,15 +215,8 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     admission_tally(book, now, &tally);
     memset(view, 0, sizeof *view);
     memcpy(view->provider, provider->name, sizeof view->provider);
-    bool local = provider->owned || provider->reach != LEASE_REACH_FLEET;
-    snprintf(view->owner, sizeof view->owner, "%s", local ? provider->agent->host : "");
-    snprintf(view->url, sizeof view->url, "%s", provider_url(provider));
     snprintf(view->group, sizeof view->group, "%s", provider->has_spec ? provider->spec.group : "");
-    snprintf(view->state, sizeof view->state, "live");
-    view->reach = provider->reach;
-    view->epoch = book->head.epoch;
-    view->version =
-        provider->reach == LEASE_REACH_HOST ? host_table_version(&provider->host) : book->place_max;
+    fill_owner(view, provider, whose, now);
     fill_reading(view, provider, now, &tally);
     view->available = tally.available;
     view->leased = tally.held;
@@ -185,7 +227,8 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     view->orphans = tally.orphans;
     view->first_lease = fleet->lease_count;
     view->first_work = fleet->work_count;
-    int error = fill_records(fleet, view, provider, now);
+    forget_capacity(view);
+    int error = fill_records(fleet, view, provider, whose, now);
     view->lease_count = fleet->lease_count - view->first_lease;
     view->work_count = fleet->work_count - view->first_work;
     return error;
@@ -237,6 +280,15 @@ static void discover_declared(struct lease_agent *agent)
     free(effective);
 }
 
+/* What other hosts own is shown too. */
+static void discover_routes(struct lease_agent *agent, const struct routes *routes)
+{
+    int error;
+    for (uint32_t i = 0; routes && i < routes->route_count; i++)
+        if (routes->routes[i].owner[0])
+            provider_find(agent, routes->routes[i].provider, &error);
+}
+
 /* ---- reading first --------------------------------------------------------------------------- */
 
 #define SPEAKER_SLACK_MS 300 /* it reads in time by itself, a little late where it is busy */
@@ -252,6 +304,30 @@ static bool is_due(struct provider *provider, bool has_speaker)
     return due;
 }
 
+/* Where no speaker hears what owners publish, they are asked: as long as they answer quickly. */
+static void fetch_states(struct lease_agent *agent, struct routes *routes, ns_t end_ns)
+{
+    int error;
+    for (uint32_t i = 0; routes && i < routes->route_count; i++) {
+        const struct route *route = &routes->routes[i];
+        struct provider *provider =
+            route->endpoint[0] ? provider_find(agent, route->provider, &error) : NULL;
+        ns_t now = host_now_ns();
+        ns_t most = now + remote_patience(agent, route, PROBE_BUDGET_MS, now) * NS_PER_MS;
+        if (provider && !provider->owned && now < end_ns)
+            remote_fetch_state(provider, route, most < end_ns ? most : end_ns);
+    }
+}
+
+static void look_around(struct lease_agent *agent, bool has_speaker, ns_t end_ns)
+{
+    struct routes *routes = remote_routes(agent, true);
+    discover_routes(agent, routes);
+    if (!has_speaker)
+        fetch_states(agent, routes, end_ns);
+    routes_free(&routes);
+}
+
 int lease_read(lease_agent_t *agent, uint32_t timeout_ms)
 {
     int error = agent_check(agent);
@@ -261,10 +337,13 @@ int lease_read(lease_agent_t *agent, uint32_t timeout_ms)
     discover_books(agent);
     ns_t end_ns = host_now_ns() + (ns_t)(timeout_ms ? timeout_ms : TIMEOUT_MS) * NS_PER_MS;
     bool has_speaker = agent->speaker || reader_has_speaker(agent);
+    look_around(agent, has_speaker, end_ns);
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
     for (uint32_t i = 0; i < count && error == 0; i++) {
         struct provider *provider = agent->providers[i];
-        if (provider_open(provider) < 0 || !is_due(provider, has_speaker))
+        struct route route;
+        if (provider_open(provider) < 0 || remote_owner(provider, &route) ||
+            !is_due(provider, has_speaker))
             continue;
         error = reader_get(provider, host_now_ns(), end_ns);
         if (error == LEASE_ETIMEOUT || error == LEASE_ELOCKED)
@@ -294,8 +373,39 @@ static void sweep(struct provider *provider)
         provider_step(provider, &tick, &effects, 0);
 }
 
-static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
+static void tell_whose(const struct provider *provider, const struct routes *routes, bool joined,
+                       struct whose *whose)
 {
+    whose->route = routes ? routes_find(routes, provider->name) : NULL;
+    whose->away = whose->route && whose->route->endpoint[0] &&
+                  (!provider->owned || whose->route->conflicts > 0);
+    bool heard = whose->away && provider->book->sight.heard_version > 0;
+    bool told = !whose->away && whose->route && whose->route->owner[0] && joined;
+    whose->reach = heard || told ? LEASE_REACH_FLEET : provider->reach;
+}
+
+static int fill_peers(struct lease_fleet *fleet, const struct routes *routes)
+{
+    ns_t now = host_now_ns();
+    for (uint32_t i = 0; routes && i < routes->peer_count; i++) {
+        const struct route_peer *known = &routes->peers[i];
+        struct lease_peer *peer = add_peer(fleet);
+        if (!peer)
+            return LEASE_ENOMEM;
+        memcpy(peer->name, known->name, sizeof peer->name);
+        memcpy(peer->id, known->id, sizeof peer->id);
+        memcpy(peer->version, known->version, sizeof peer->version);
+        memcpy(peer->endpoint, known->endpoint, sizeof peer->endpoint);
+        snprintf(peer->state, sizeof peer->state, "%s", route_peer_state_name(known, now));
+        peer->heard_ms = since_ms(known->heard_ns, now);
+    }
+    return 0;
+}
+
+static int fill_fleet(struct lease_agent *agent, const struct routes *routes,
+                      struct lease_fleet *fleet)
+{
+    bool joined = routes && remote_is_joined(agent);
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
     memcpy(fleet->view_from, agent->host, sizeof fleet->view_from);
     fleet->providers = calloc(count + 1, sizeof *fleet->providers);
@@ -312,12 +422,14 @@ static int fill_fleet(struct lease_agent *agent, struct lease_fleet *fleet)
         if (provider_look(provider) == 0)
             atomic_store_explicit(&provider->words->watched_ns, host_now_ns(),
                                   memory_order_relaxed);
-        error = fill_view(fleet, &fleet->providers[fleet->provider_count], provider);
+        struct whose whose;
+        tell_whose(provider, routes, joined, &whose);
+        error = fill_view(fleet, &fleet->providers[fleet->provider_count], provider, &whose);
         pthread_mutex_unlock(&provider->mutex);
         fleet->provider_count += error == 0;
     }
     qsort(fleet->providers, fleet->provider_count, sizeof *fleet->providers, by_name);
-    return error;
+    return error < 0 ? error : fill_peers(fleet, routes);
 }
 
 void agent_discover(struct lease_agent *agent)
@@ -335,7 +447,10 @@ int lease_fleet(lease_agent_t *agent, struct lease_fleet **fleet)
     if (!snapshot)
         return LEASE_ENOMEM;
     agent_discover(agent);
-    error = fill_fleet(agent, snapshot);
+    struct routes *routes = remote_routes(agent, false);
+    discover_routes(agent, routes);
+    error = fill_fleet(agent, routes, snapshot);
+    routes_free(&routes);
     if (error < 0)
         lease_fleet_free(&snapshot);
     else
@@ -350,6 +465,7 @@ void lease_fleet_free(struct lease_fleet **fleet)
     free((*fleet)->providers);
     free((*fleet)->leases);
     free((*fleet)->work);
+    free((*fleet)->peers);
     free(*fleet);
     *fleet = NULL;
 }

@@ -64,11 +64,11 @@ json_t *view_json_provider(const struct lease_fleet *fleet, const struct lease_v
         json_array_append_new(leases, lease_object(&fleet->leases[view->first_lease + i]));
     for (uint32_t i = 0; i < view->work_count; i++)
         json_array_append_new(work, work_object(&fleet->work[view->first_work + i]));
-    return json_pack("{s:s, s:o, s:o, s:o, s:s, s:I, s:s, s:I, s:I, s:o,"
+    return json_pack("{s:s, s:o, s:o, s:o, s:s, s:o, s:s, s:I, s:I, s:o,"
                      " s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
                      "provider", view->provider, "owner", text_or_null(view->owner), "url",
                      text_or_null(view->url), "group", text_or_null(view->group), "reach",
-                     lease_reach_name(view->reach), "heard_ms", (json_int_t)view->heard_ms, "state",
+                     lease_reach_name(view->reach), "heard_ms", number(view->heard_ms), "state",
                      view->state, "epoch", (json_int_t)view->epoch, "version",
                      (json_int_t)view->version, "capacity", capacity_object(view), "available",
                      number(view->available), "free", number(view->free), "leased",
@@ -78,13 +78,23 @@ json_t *view_json_provider(const struct lease_fleet *fleet, const struct lease_v
                      "work", work, "leases", leases);
 }
 
+static json_t *peer_object(const struct lease_peer *peer)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o}", "name", text_or_null(peer->name), "id",
+                     text_or_null(peer->id), "version", text_or_null(peer->version), "endpoint",
+                     text_or_null(peer->endpoint), "state", peer->state, "heard_ms",
+                     number(peer->heard_ms));
+}
+
 json_t *view_json_fleet(const struct lease_fleet *fleet)
 {
-    json_t *providers = json_array();
+    json_t *providers = json_array(), *peers = json_array();
     for (uint32_t i = 0; i < fleet->provider_count; i++)
         json_array_append_new(providers, view_json_provider(fleet, &fleet->providers[i]));
-    return json_pack("{s:i, s:s, s:s, s:o, s:[]}", "schema", 1, "view_from", fleet->view_from,
-                     "version", LEASEHOLD_VERSION, "providers", providers, "peers");
+    for (uint32_t i = 0; i < fleet->peer_count; i++)
+        json_array_append_new(peers, peer_object(&fleet->peers[i]));
+    return json_pack("{s:i, s:s, s:s, s:o, s:o}", "schema", 1, "view_from", fleet->view_from,
+                     "version", LEASEHOLD_VERSION, "providers", providers, "peers", peers);
 }
 
 char *lease_fleet_json(const struct lease_fleet *fleet)

@@ -80,6 +80,10 @@ static bool draft_of(const struct step *step, const struct heard_lease *lease, u
     }
     if (lease->may_idle)
         draft->flags |= RECORD_MAY_IDLE;
+    if (lease->no_holder)
+        draft->flags |= RECORD_NO_HOLDER;
+    if (lease->by_pid)
+        draft->flags |= RECORD_BY_PID;
     int end = (int)lease->end;
     draft->end = (uint8_t)(end > END_NONE && end <= END_REPLACED ? end : END_EXPIRED);
     draft->ended_ns = step->now;
@@ -291,7 +295,7 @@ static void take_facts(struct record *after, const struct record *draft, uint64_
     after->place = draft->place;
     after->token = draft->token ? draft->token : after->token;
     after->flags &= (uint8_t) ~(facts | RECORD_SETTLED);
-    after->flags |= (draft->flags & facts) | RECORD_NAMED;
+    after->flags |= (draft->flags & (facts | RECORD_NO_HOLDER | RECORD_BY_PID)) | RECORD_NAMED;
     if (!(after->flags & RECORD_GHOST) || after->idle_mark_ns == 0)
         after->idle_mark_ns = draft->idle_mark_ns;
     after->named_version = version;

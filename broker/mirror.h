@@ -45,6 +45,7 @@ struct heard_lease {
     int64_t idle_ms;       /* a ghost since, -1: it is none */
     uint64_t token, place; /* 0: none */
     bool may_idle;
+    bool no_holder, by_pid; /* in NAMED: as record_flags has them; in the others not told */
 };
 
 /* Of an owner. What lies behind the pointers is the caller's and borrowed for the step. */
