@@ -197,7 +197,8 @@ static void release_all(struct lease_agent *agent)
 {
     struct held held;
     for (uint32_t i = 0; held_at(agent, i, &held); i++) {
-        if (held.id.counter == 0 || held.lost || held.untold || (held.flags & (LEASE_NO_HOLDER | LEASE_BY_PID)))
+        if (held.id.counter == 0 || held.lost || held.untold ||
+            (held.flags & (LEASE_NO_HOLDER | LEASE_BY_PID)))
             continue;
         char id[LEASE_ID_SIZE];
         lease_id_format(held.provider->name, held.id, id);

@@ -37,11 +37,12 @@ struct provider {
     struct provider_spec spec;           /* of no engine where has_spec is false */
     char spec_text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC as it was declared */
     bool has_spec;
-    _Atomic bool owned;            /* this host speaks for it */
-    _Atomic(struct group *) group; /* that its model shares a GPU with; NULL: none */
+    _Atomic bool owned;                   /* this host speaks for it */
+    _Atomic(struct group *) group;        /* that its model shares a GPU with; NULL: none */
     _Atomic(struct provider_spec *) told; /* by the owner on another host, NULL: nothing */
 
     pthread_mutex_t mutex; /* guards what follows */
+    bool mirrored;         /* made since another host's agent told of it */
     struct book *book;
     struct broker broker;
     enum lease_reach reach;             /* of the table in use; NONE: no book yet */
@@ -69,12 +70,12 @@ struct held {
     uint32_t flags;  /* enum lease_request_flags */
     ns_t renew_ns;   /* when to renew it next */
     bool dispatched;
-    bool lost;      /* an event waits for lease_event_next */
-    bool named;     /* the owner on another host knows it as it is */
+    bool lost;       /* an event waits for lease_event_next */
+    bool named;      /* the owner on another host knows it as it is */
     bool unanswered; /* by that owner, when it was renewed last */
-    bool releasing; /* given back, but the book was locked: done as soon as it can be */
-    bool untold;    /* given back here, but the owner on another host does not know it yet */
-    bool undo;      /* with untold: an owner that was silent may have granted it, `asked_by` what */
+    bool releasing;  /* given back, but the book was locked: done as soon as it can be */
+    bool untold;     /* given back here, but the owner on another host does not know it yet */
+    bool undo; /* with untold: an owner that was silent may have granted it, `asked_by` what */
     struct request_id asked_by;
     ns_t forget_ns; /* of an untold one: it has ended by itself */
     ns_t away_ns;   /* when its owner on another host may be asked out of turn */

@@ -440,8 +440,7 @@ static int check_basis(struct asking *asking, struct lease_verdict *verdict)
     if (verdict) {
         verdict->go = 0;
         snprintf(verdict->reason, sizeof verdict->reason, "basis %s is less than %s",
-                 lease_basis_name(asking_basis(asking)),
-                 lease_basis_name(asking->options.require));
+                 lease_basis_name(asking_basis(asking)), lease_basis_name(asking->options.require));
     }
     return LEASE_EBASIS;
 }

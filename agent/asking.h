@@ -10,18 +10,18 @@ struct asking {
     struct provider *provider;
     struct lease_request options;
     struct request request;
-    uint32_t interrupts;    /* of the agent, when the question began */
-    enum reap reap;         /* how closely to look for the dead where somebody is in the way */
-    ns_t decided_ns;        /* when the last step was taken */
-    bool remote;            /* another host owns the provider, and is asked first (ladder.h) */
-    bool named;             /* the answer is the owner's */
-    bool silent;            /* the owner did not answer: what is known here decides */
-    bool blind;             /* then leases alone, since nobody told where the server is */
-    int refusal;            /* of the owner, where it is more than a no */
-    uint64_t told_epoch;    /* by the owner, with its answer */
-    ns_t end_ns;            /* of the whole call; 0: counted from when a reading is asked for */
-    ns_t turn_ns;           /* when who waits here asks the owner again; 0: never */
-    struct route route;     /* where remote */
+    uint32_t interrupts; /* of the agent, when the question began */
+    enum reap reap;      /* how closely to look for the dead where somebody is in the way */
+    ns_t decided_ns;     /* when the last step was taken */
+    bool remote;         /* another host owns the provider, and is asked first (ladder.h) */
+    bool named;          /* the answer is the owner's */
+    bool silent;         /* the owner did not answer: what is known here decides */
+    bool blind;          /* then leases alone, since nobody told where the server is */
+    int refusal;         /* of the owner, where it is more than a no */
+    uint64_t told_epoch; /* by the owner, with its answer */
+    ns_t end_ns;         /* of the whole call; 0: counted from when a reading is asked for */
+    ns_t turn_ns;        /* when who waits here asks the owner again; 0: never */
+    struct route route;  /* where remote */
     char text[LEASE_REASON_SIZE]; /* where named: what the owner says about it */
     struct effects effects;       /* of the last step; its reply is the answer */
 };

@@ -23,7 +23,7 @@ bool keeper_is_away(struct lease_agent *agent, const struct held *held, struct r
 
 /* False: it is silent, or was just now. */
 static bool ask_there(const struct held *held, const struct route *route, struct request *request,
-                ns_t end_ns, struct remote_reply *reply)
+                      ns_t end_ns, struct remote_reply *reply)
 {
     request->hint = UINT32_MAX;
     if (request->id.lo == 0)
@@ -74,8 +74,7 @@ static bool undo(const struct held *held, const struct route *route, ns_t end_ns
                               .epoch = route->epoch};
     if (!ask_there(held, route, &request, end_ns, &reply))
         return false;
-    bool granted =
-        reply.answer.verdict == ANSWER_GO || reply.answer.verdict == ANSWER_GRANTED;
+    bool granted = reply.answer.verdict == ANSWER_GO || reply.answer.verdict == ANSWER_GRANTED;
     return !granted || release_there(held, route, reply.answer.lease, end_ns);
 }
 
@@ -186,8 +185,7 @@ static bool is_worth_asking(const struct held *held, ns_t now)
     return due || (doubtful && now >= held->away_ns);
 }
 
-bool keeper_look_away(struct lease_agent *agent, const struct held *held,
-                      const struct route *route)
+bool keeper_look_away(struct lease_agent *agent, const struct held *held, const struct route *route)
 {
     ns_t now = host_now_ns();
     bool silent = remote_doubt(agent, route, now) == 2;

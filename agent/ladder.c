@@ -226,8 +226,7 @@ static bool is_taken(struct asking *asking)
         ns_t now = host_now_ns();
         admission_tally(book, now, &tally);
         int32_t wanted = (int32_t)request->units + tally.held + tally.waiting + tally.dispatched;
-        taken = book->sight.heard_version > 0 && book->sight.slots_last > 0 &&
-                wanted > tally.slots;
+        taken = book->sight.heard_version > 0 && book->sight.slots_last > 0 && wanted > tally.slots;
         if (taken)
             explain(book, &tally, now, &asking->effects.reply);
     }

@@ -59,13 +59,13 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* everything else in the library is hidden */
 
-#define LEASE_ID_SIZE     96  /* bytes of a lease id's text, with its end */
-#define LEASE_NAME_SIZE   64  /* of a provider's, host's or model's name */
-#define LEASE_LABEL_SIZE  128 /* of a label, UTF-8 */
-#define LEASE_URL_SIZE    512
-#define LEASE_REASON_SIZE 256
+#define LEASE_ID_SIZE       96  /* bytes of a lease id's text, with its end */
+#define LEASE_NAME_SIZE     64  /* of a provider's, host's or model's name */
+#define LEASE_LABEL_SIZE    128 /* of a label, UTF-8 */
+#define LEASE_URL_SIZE      512
+#define LEASE_REASON_SIZE   256
 #define LEASE_ENDPOINT_SIZE 128
-#define LEASE_MODELS_MAX  16
+#define LEASE_MODELS_MAX    16
 
 typedef struct lease_agent lease_agent_t;
 

@@ -95,7 +95,7 @@ static int try_now(lease_agent_t *agent, struct provider *provider,
     return error == LEASE_ETIMEOUT ? LEASE_EBUSY : error;
 }
 
-#define MARGIN        20              /* a part of the budget, for what runs late */
+#define MARGIN        20               /* a part of the budget, for what runs late */
 #define AWAY_AGAIN_NS (2 * NS_PER_SEC) /* an owner that fell silent in its queue is asked again */
 
 /* ---- standing in every queue ----------------------------------------------------------------- */

@@ -173,8 +173,9 @@ static uint64_t epoch_of_new_book(const struct provider *provider)
 static bool is_copy(struct provider *provider)
 {
     struct route route;
-    return !provider->owned && remote_route(provider->agent, provider->name, false, &route) &&
-           route.endpoint[0];
+    return !provider->owned &&
+           (provider->mirrored ||
+            (remote_route(provider->agent, provider->name, false, &route) && route.endpoint[0]));
 }
 
 static int open_host_tier(struct provider *provider, bool create)
@@ -339,6 +340,7 @@ struct provider *provider_mirror(struct lease_agent *agent, const char *name, in
         return NULL;
     if (!atomic_load_explicit(&provider->table, memory_order_acquire)) {
         pthread_mutex_lock(&provider->mutex);
+        provider->mirrored = true;
         *error = open_locked(provider, true);
         pthread_mutex_unlock(&provider->mutex);
     }
@@ -404,8 +406,7 @@ static void settle_probed(struct provider *provider)
 {
     struct book *book = provider->book;
     if (!provider->has_spec)
-        book->settings.probed =
-            strcmp(book->sight.reading.engine, engine_name(ENGINE_STATIC)) != 0;
+        book->settings.probed = strcmp(book->sight.reading.engine, engine_name(ENGINE_STATIC)) != 0;
     else
         book->settings.probed = provider->spec.engine != ENGINE_STATIC;
     if (provider->blind)
@@ -471,7 +472,7 @@ void provider_follow(struct provider *provider)
     static const struct effects none_happened;
     pthread_mutex_lock(&provider->mutex);
     bool new = provider->table && !provider->owned && !book_is_copy(provider->book);
-    if (new && begin(provider, LOCK_BUDGET_MS) == 0) {
+    if (new &&begin(provider, LOCK_BUDGET_MS) == 0) {
         mirror_begin(provider->book);
         if (book_is_dirty(provider->book))
             table_commit(provider->table, provider->book, &none_happened, begun_ns(provider));

@@ -75,7 +75,8 @@ static int probe_by_myself(struct provider *provider, ns_t fresh_ns, ns_t deadli
         int probe_ms = (int)(left_ms < 1                 ? 1
                              : left_ms > PROBE_BUDGET_MS ? PROBE_BUDGET_MS
                                                          : left_ms);
-        error = probe_now(provider_source(provider), PROBE_QUICK, last, probe_ms, host_now_ns, reading);
+        error =
+            probe_now(provider_source(provider), PROBE_QUICK, last, probe_ms, host_now_ns, reading);
         bool hurried = probe_ms < PROBE_BUDGET_MS && reading->health == HEALTH_BUSY;
         if (error == 0) /* that we had no time to wait says nothing to anybody else */
             error = hurried ? LEASE_ETIMEOUT : take_in(provider, reading);

@@ -43,8 +43,7 @@ uint64_t remote_epoch(struct provider *provider, const struct route *route, stru
     uint64_t named = 0, heard = 0;
     pthread_mutex_lock(&provider->mutex);
     if (provider->table && provider_look(provider) == 0) {
-        const struct record *record =
-            id.counter ? book_find(provider->book, id, UINT32_MAX) : NULL;
+        const struct record *record = id.counter ? book_find(provider->book, id, UINT32_MAX) : NULL;
         if (record && (record->flags & RECORD_NAMED))
             named = record->token >> TOKEN_BITS;
         heard = mirror_epoch(provider->book);
@@ -170,8 +169,7 @@ static void fill_wish(const struct remote_ask *self, ns_t now, struct message *m
     message->units = request->units;
     message->slot_plus_1 = (uint32_t)(request->slot + 1);
     if (request->wait_ms > 0)
-        message->wait_ms =
-            ms_until(request->asked_ns + (ns_t)request->wait_ms * NS_PER_MS, now);
+        message->wait_ms = ms_until(request->asked_ns + (ns_t)request->wait_ms * NS_PER_MS, now);
     message->budget_ms = ms_until(self->end_ns, now);
     memcpy(message->host, request->holder.host, sizeof message->host);
     wire_copy_text(message->label, sizeof message->label, request->holder.label);
@@ -266,11 +264,11 @@ static bool read_verdict(enum message_verdict told, enum verdict *verdict)
 static enum record_state state_of(const struct request *request, const struct answer *answer,
                                   bool dispatched)
 {
-    bool stands = answer->verdict == ANSWER_GO ||
-                  (answer->verdict == ANSWER_GRANTED && request->verb != VERB_RELEASE) ||
-                  (answer->verdict == ANSWER_NO &&
-                   (answer->undecided || request->verb == VERB_RENEW ||
-                    request->verb == VERB_RELEASE));
+    bool stands =
+        answer->verdict == ANSWER_GO ||
+        (answer->verdict == ANSWER_GRANTED && request->verb != VERB_RELEASE) ||
+        (answer->verdict == ANSWER_NO &&
+         (answer->undecided || request->verb == VERB_RENEW || request->verb == VERB_RELEASE));
     if (!stands)
         return RECORD_GONE;
     return dispatched || answer->verdict == ANSWER_GO ? RECORD_DISPATCHED : RECORD_HELD;
@@ -313,8 +311,7 @@ static int read_answer(const struct remote_ask *self, const struct message *told
     answer->end = answer->state == RECORD_GONE ? end_for(request, answer, told->text) : END_NONE;
     answer->reason = answer->verdict == ANSWER_GONE ? REASON_ENDED : REASON_NONE;
     uint64_t left_ms = told->left_ms < TTL_MS_MAX ? told->left_ms : TTL_MS_MAX;
-    answer->end_ns =
-        self->sent_ns + ((ns_t)left_ms + told->waited_ms) * NS_PER_MS;
+    answer->end_ns = self->sent_ns + ((ns_t)left_ms + told->waited_ms) * NS_PER_MS;
     return 0;
 }
 
@@ -373,8 +370,8 @@ static bool is_there(struct remote_ask *self)
     struct ask ask = {0};
     static const uint8_t drawn_there[WIRE_ID_BYTES];
     message_request(&request, MESSAGE_HELLO, drawn_there);
-    int error = ask_once(remote_asker(self->provider->agent), self->route.endpoint, &request, &reply,
-                         host_now_ns() + HELLO_MS * NS_PER_MS, &ask);
+    int error = ask_once(remote_asker(self->provider->agent), self->route.endpoint, &request,
+                         &reply, host_now_ns() + HELLO_MS * NS_PER_MS, &ask);
     ask_free(&ask);
     return error == 0;
 }

@@ -64,8 +64,8 @@ int remote_doubt(struct lease_agent *agent, const struct route *route, ns_t now)
 struct remote_reply {
     struct answer answer;         /* as our own book would have given it; its cell is in our copy */
     char text[LEASE_REASON_SIZE]; /* what the owner says about it, "" nothing */
-    int error;      /* decided, and it is this error rather than answer's */
-    uint64_t epoch; /* of the provider, 0 not told */
+    int error;                    /* decided, and it is this error rather than answer's */
+    uint64_t epoch;               /* of the provider, 0 not told */
 };
 
 /* A question that is under way. Zeroed memory is none. */

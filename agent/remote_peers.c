@@ -159,8 +159,7 @@ static uint32_t collect(struct fetching *fetching, struct pollfd *files)
             continue;
         int error = ask_receive(&fetching->asks[i], &reply, 0);
         if (error == LEASE_ETIMEOUT) {
-            files[silent++] =
-                (struct pollfd){.fd = ask_fd(&fetching->asks[i]), .events = POLLIN};
+            files[silent++] = (struct pollfd){.fd = ask_fd(&fetching->asks[i]), .events = POLLIN};
             continue;
         }
         fetching->answered[i] = true;

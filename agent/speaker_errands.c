@@ -152,6 +152,8 @@ static void fill_named(const struct record *record, const struct message *reply,
     lease->token = record->token;
     lease->place = record->place;
     lease->may_idle = record->flags & RECORD_MAY_IDLE;
+    lease->by_pid = record->flags & RECORD_BY_PID;
+    lease->no_holder = record->flags & RECORD_NO_HOLDER;
 }
 
 /* What was renewed at its owner goes on in our copy. */

@@ -222,9 +222,11 @@ void room_raise(struct voice *voice, uint64_t above)
 }
 
 /* Epochs, places and tokens are the owner's from now on. */
-static void begin_copy(struct voice *voice)
+bool room_begin_copy(struct voice *voice)
 {
     struct provider *provider = voice->provider;
+    if (voice->is_copy)
+        return true;
     pthread_mutex_lock(&provider->mutex);
     if (provider->table && table_begin(provider->table, provider->book, 0) == 0) {
         mirror_begin(provider->book);
@@ -232,6 +234,7 @@ static void begin_copy(struct voice *voice)
         voice->is_copy = true;
     }
     pthread_mutex_unlock(&provider->mutex);
+    return voice->is_copy;
 }
 
 void room_hear_epoch(struct voice *voice, uint64_t epoch)
@@ -281,8 +284,8 @@ static void own(struct room *room, struct voice *voice, ns_t now)
         room_raise(voice, heard > epoch ? heard : epoch);
     if (voice->ours)
         voice->is_copy = false;
-    else if (voice->owner < FLEET_PEERS_MAX && !voice->is_copy)
-        begin_copy(voice);
+    else if (voice->owner < FLEET_PEERS_MAX)
+        room_begin_copy(voice);
     if (voice->ours != was_ours)
         voice->fresh = true;
 }

@@ -187,6 +187,7 @@ void room_own(struct room *room); /* who owns what, and our epoch above all othe
 uint32_t room_peer_of(const struct room *room, const uint8_t *id);
 uint64_t room_epoch(const struct voice *voice);
 void room_raise(struct voice *voice, uint64_t above);
+bool room_begin_copy(struct voice *voice); /* false: the book is locked just now */
 void room_hear_epoch(struct voice *voice, uint64_t epoch);
 bool room_is_epoch_mad(uint64_t epoch);
 
@@ -260,12 +261,9 @@ void asked_close(struct room *room);
 int fetch_handle(struct room *room, const struct message *request, struct message *reply);
 int hello_handle(struct room *room, const struct message *request, struct message *reply);
 
-/* ---- speaker_gossip.c: the same in the words of the wire and of the core */
+/* ---- speaker_gossip.c */
 void gossip_of_record(const struct book *book, const struct record *record, ns_t now,
                       struct gossip_lease *lease);
-bool gossip_to_heard(const struct gossip_lease *lease, const char *provider,
-                     struct heard_lease *heard);
 void gossip_of_book(const struct book *book, ns_t now, struct gossip_state *state);
-void gossip_to_reading(const struct gossip_state *state, ns_t now, struct reading *reading);
 
 #endif

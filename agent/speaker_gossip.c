@@ -1,4 +1,4 @@
-/* Leases, readings and states in the words of the wire and of the core. */
+/* Leases and books in the words of the wire; heard.c is the way back. */
 #define _GNU_SOURCE
 
 #include <stdio.h>
@@ -42,33 +42,6 @@ void gossip_of_record(const struct book *book, const struct record *record, ns_t
     lease->may_idle = record->flags & RECORD_MAY_IDLE;
 }
 
-bool gossip_to_heard(const struct gossip_lease *lease, const char *provider,
-                     struct heard_lease *heard)
-{
-    char name[NAME_SIZE];
-    memset(heard, 0, sizeof *heard);
-    if (!lease_id_parse(lease->lease, name, &heard->id) || strcmp(name, provider) != 0)
-        return false;
-    heard->state = lease->state == GOSSIP_HELD         ? RECORD_HELD
-                   : lease->state == GOSSIP_DISPATCHED ? RECORD_DISPATCHED
-                                                       : RECORD_ORPHAN;
-    text_copy(heard->holder.host, sizeof heard->holder.host, lease->host);
-    text_copy(heard->holder.label, sizeof heard->holder.label, lease->label);
-    heard->holder.pid = lease->pid;
-    heard->units = lease->units ? lease->units : 1;
-    heard->arrived = lease->arrived <= heard->units ? lease->arrived : heard->units;
-    heard->slot = lease->slot;
-    heard->ttl_ms = lease->ttl_ms;
-    heard->left_ms = lease->left_ms;
-    heard->age_ms = lease->age_ms;
-    heard->dispatched_ms = lease->dispatched_ms;
-    heard->idle_ms = lease->idle_ms;
-    heard->token = lease->token;
-    heard->place = lease->place;
-    heard->may_idle = lease->may_idle;
-    return heard->units <= BOOK_SLOTS_MAX && heard->slot >= -1 && heard->slot < BOOK_SLOTS_MAX;
-}
-
 /* ---- readings -------------------------------------------------------------------------------- */
 
 static void models_of(const struct reading *reading, struct gossip_state *state)
@@ -106,52 +79,4 @@ void gossip_of_book(const struct book *book, ns_t now, struct gossip_state *stat
         const struct record *record = &book->records[book->live[i]];
         state->waiting += record->state == RECORD_WAITING ? record->units : 0;
     }
-}
-
-static int health_of(const char *name)
-{
-    for (int i = HEALTH_UNKNOWN; i <= HEALTH_DOWN; i++)
-        if (strcmp(health_name((enum health)i), name) == 0)
-            return i;
-    return HEALTH_UNKNOWN;
-}
-
-static int signal_of(const char *name)
-{
-    for (int i = SIGNAL_NONE; i <= SIGNAL_EXACT; i++)
-        if (strcmp(signal_name((enum signal_kind)i), name) == 0)
-            return i;
-    return SIGNAL_NONE;
-}
-
-static uint32_t model_state_of(const char *name)
-{
-    for (uint32_t i = MODEL_UNKNOWN; i <= MODEL_SLEEPING; i++)
-        if (strcmp(model_state_name((enum model_state)i), name) == 0)
-            return i;
-    return MODEL_UNKNOWN;
-}
-
-void gossip_to_reading(const struct gossip_state *state, ns_t now, struct reading *reading)
-{
-    memset(reading, 0, sizeof *reading);
-    reading_clear(reading);
-    if (state->age_ms >= 0) {
-        ns_t then = now - within(state->age_ms, WIRE_TIME_MS_MAX) * NS_PER_MS;
-        reading->sent_ns = reading->answered_ns = then > 0 ? then : 1;
-    }
-    reading->health = health_of(state->health);
-    reading->signal = signal_of(state->signal);
-    reading->slots_total = state->slots_total;
-    reading->in_flight = state->in_flight;
-    reading->queued = state->queued;
-    reading->queue_means_full = state->queue_means_full;
-    text_copy(reading->engine, sizeof reading->engine, state->engine);
-    text_copy(reading->detail, sizeof reading->detail, state->detail);
-    for (uint32_t i = 0; i < state->model_count && i < READING_MODELS; i++) {
-        struct reading_model *model = &reading->models[reading->model_count++];
-        text_copy(model->name, sizeof model->name, state->models[i].name);
-        model->state = model_state_of(state->models[i].state);
-    }
-    reading_sanitize(reading);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/heard.h"
 #include "agent/speaker_fleet.h"
 #include "broker/host_clock.h"
 
@@ -84,10 +85,11 @@ static void take_claim(struct room *room, const uint8_t *bytes, size_t size)
     struct voice *voice = room_voice(room, told.provider);
     if (!voice || memcmp(id, room->speaker->id, sizeof told.sender.id) == 0 ||
         room_peer_of(room, id) == FLEET_NOBODY || room_is_epoch_mad(told.epoch) ||
-        !gossip_to_heard(&told.lease, told.provider, &claim.lease)) {
+        !heard_lease_of(&told.lease, told.provider, "", &claim.lease)) {
         room->counters.foreign++;
         return;
     }
+    claim.lease.holder.local = 0; /* whoever has our name is another host */
     claim.epoch = told.epoch;
     claim.withdrawn = told.withdrawn;
     if (voice->ours)
@@ -145,17 +147,6 @@ static struct gather *gather_for(struct room *room, uint32_t peer, const struct 
     return chosen;
 }
 
-static void take_head(struct gather *gather, const struct gossip_state *state)
-{
-    gather->state.is_static = !state->probed;
-    gather->state.epoch = state->epoch;
-    gather->state.version = state->version;
-    gossip_to_reading(state, host_now_ns(), &gather->state.reading);
-    gather->state.strangers = state->strangers > 0 ? state->strangers : 0;
-    gather->state.strangers_ms = state->strangers_ms;
-    gather->state.waiting = state->waiting > 0 ? state->waiting : 0;
-}
-
 static bool take_leases(struct room *room, struct gather *gather, uint32_t count)
 {
     uint32_t wanted = gather->state.lease_count + count;
@@ -171,9 +162,8 @@ static bool take_leases(struct room *room, struct gather *gather, uint32_t count
     }
     for (uint32_t i = 0; i < count; i++) {
         struct heard_lease *lease = &gather->leases[gather->state.lease_count];
-        if (!gossip_to_heard(&room->leases[i], gather->provider, lease))
+        if (!heard_lease_of(&room->leases[i], gather->provider, agent_of(room)->host, lease))
             return false;
-        lease->holder.local = strcmp(lease->holder.host, agent_of(room)->host) == 0;
         gather->state.lease_count++;
     }
     gather->state.leases = gather->leases;
@@ -185,11 +175,13 @@ static bool apply(struct room *room, struct gather *gather, ns_t now)
 {
     int error;
     struct provider *provider = provider_mirror(agent_of(room), gather->provider, &error);
-    const struct voice *voice = room_voice(room, gather->provider);
+    struct voice *voice = room_voice(room, gather->provider);
     if (!provider || (voice && voice->ours)) {
         room->counters.full += error == LEASE_EFULL;
         return error != LEASE_ELOCKED || now - gather->complete_ns > BOOK_NS;
     }
+    if (voice && !room_begin_copy(voice))
+        return now - gather->complete_ns > BOOK_NS;
     struct event event = {.kind = EVENT_STATE, .state = &gather->state};
     struct effects effects;
     error = provider_step(provider, &event, &effects, 0);
@@ -229,7 +221,7 @@ int hear_state(struct room *room, const uint8_t *bytes, size_t size, uint32_t pe
     if (gather->complete || gather->parts_seen & bit)
         return 0;
     if (gather->parts_seen == 0 || state.part == 0)
-        take_head(gather, &state);
+        heard_state_of(&state, host_now_ns(), &gather->state);
     gather->parts_seen |= bit;
     uint64_t all = state.parts == 64 ? UINT64_MAX : (UINT64_C(1) << state.parts) - 1;
     bool sound = take_leases(room, gather, count);

@@ -191,7 +191,7 @@ static void fill_owner(struct lease_view *view, const struct provider *provider,
         view->heard_ms = since_ms(route->heard_ns, now);
     view->reach = whose->reach;
     view->epoch = provider->book->head.epoch;
-    view->version = whose->away ? provider->book->sight.heard_version
+    view->version = whose->away                           ? provider->book->sight.heard_version
                     : provider->reach == LEASE_REACH_HOST ? host_table_version(&provider->host)
                                                           : provider->book->place_max;
 }

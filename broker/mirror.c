@@ -385,8 +385,8 @@ static void state_of_other(struct step *step, struct record *record, const struc
         after.end = record->end ? record->end : draft->end;
         after.ended_ns = record->ended_ns ? record->ended_ns : draft->ended_ns;
         if (after.dispatched_ns == 0)
-            after.dispatched_ns = draft->dispatched_ns > after.acquired_ns ? draft->dispatched_ns
-                                                                           : after.acquired_ns;
+            after.dispatched_ns =
+                draft->dispatched_ns > after.acquired_ns ? draft->dispatched_ns : after.acquired_ns;
     } else {
         after.deadline_ns = heard_end(record, draft);
         go_on(&after, draft);
@@ -408,8 +408,8 @@ static void state_of_ours(struct step *step, struct record *record, const struct
         take_facts(&after, draft, version);
         after.state = RECORD_ORPHAN;
         if (after.dispatched_ns == 0)
-            after.dispatched_ns = after.acquired_ns > draft->dispatched_ns ? after.acquired_ns
-                                                                           : draft->dispatched_ns;
+            after.dispatched_ns =
+                after.acquired_ns > draft->dispatched_ns ? after.acquired_ns : draft->dispatched_ns;
         become(step, record, &after);
         return;
     }
@@ -433,8 +433,7 @@ static void take_leases(struct step *step, const struct heard_state *state, uint
     uint32_t count = state->lease_count < BOOK_LEASES_MAX ? state->lease_count : BOOK_LEASES_MAX;
     for (uint32_t i = 0; i < count; i++) {
         struct record draft;
-        if (!draft_of(step, &state->leases[i], state->epoch, &draft) ||
-            draft.state == RECORD_GONE)
+        if (!draft_of(step, &state->leases[i], state->epoch, &draft) || draft.state == RECORD_GONE)
             continue;
         struct record *record = index_find(&index, book, draft.id);
         if (record && told[book_index(book, record)])
@@ -567,8 +566,8 @@ void mirror_take_named(struct step *step, const struct heard_named *named)
     } else if (record && lives(record)) {
         bool works = record->state == RECORD_DISPATCHED &&
                      (draft.end == END_EXPIRED || draft.end == END_LAPSED);
-        end_as_told(step, record, (enum record_end)draft.end,
-                    works ? RECORD_ORPHAN : RECORD_GONE, version);
+        end_as_told(step, record, (enum record_end)draft.end, works ? RECORD_ORPHAN : RECORD_GONE,
+                    version);
     } else if (record) {
         struct record after = *record;
         after.named_version = version;

@@ -497,10 +497,8 @@ static void test_a_dead_peer_is_no_owner(void **state)
     assert_int_equal(unlink(path), 0);
     fake_owner_stop(&far);
     const char *peers[] = {far.endpoint};
-    struct lease_options options = {.size = sizeof options,
-                                    .flags = LEASE_OPEN_CLIENT,
-                                    .peers = peers,
-                                    .peer_count = 1};
+    struct lease_options options = {
+        .size = sizeof options, .flags = LEASE_OPEN_CLIENT, .peers = peers, .peer_count = 1};
     assert_int_equal(lease_agent_open(&options, &agent, NULL, 0), 0);
     int64_t began = test_now_ns();
     assert_int_equal(place(NULL), LEASE_EUNKNOWN);

@@ -106,7 +106,10 @@ static int answer(struct fake_owner *owner, const struct message *request, struc
         snprintf(reply->owner, sizeof reply->owner, "other");
         snprintf(reply->endpoint, sizeof reply->endpoint, "%s", owner->moved_to);
         return LEASE_ENOTOWNER;
-    default: grant(owner, request, reply); reply->state_version = 50 + owner->counter; return 0;
+    default:
+        grant(owner, request, reply);
+        reply->state_version = 50 + owner->counter;
+        return 0;
     }
 }
 
