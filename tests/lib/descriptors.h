@@ -28,6 +28,13 @@ static inline bool descriptors_leave(int spare)
     return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
+/* ThreadSanitizer wants no threads begun in the child of a process that has some. */
+#ifdef __SANITIZE_THREAD__
+#define DESCRIPTORS_FORK_WITH_THREADS 0
+#else
+#define DESCRIPTORS_FORK_WITH_THREADS 1
+#endif
+
 /* Whether work(arg, spare) is true in a child of its own for each number of spare descriptors up to
  * `most`; a child that aborts is not true. */
 static inline bool descriptors_try(bool (*work)(void *arg, int spare), void *arg, int most)

@@ -12,7 +12,6 @@
 #include "tests/lib/answerer.h"
 #include "tests/lib/check.h"
 #include "tests/lib/descriptors.h"
-#include "tests/lib/rss.h"
 #include "tests/lib/temp_dir.h"
 
 /* Nobody is there: kept for documentation, no route (or refused at once), and refused. */
@@ -225,7 +224,6 @@ static void rubbish_does_not_hold_it_up(void **state)
     assert_int_equal(ask_receive(&place->ask, &reply, in_ms(200)), LEASE_ETIMEOUT);
     int64_t took_ms = (test_now_ns() - before) / 1000000;
     assert_in_range(took_ms, 199, 5000);
-    assert_true(rss_bytes() > 0);
     atomic_store(&place->answerer.rubbish, 0);
 }
 
@@ -385,8 +383,10 @@ static void a_forked_child_leaves_it_alone(void **state)
         ask_free(&place->ask);
         asker_close(&place->asker);
         struct asker *own = NULL; /* and can ask by one of its own */
-        fine = fine && asker_open(&own) == 0 &&
-               ask_once(own, place->answerer.endpoint, &request, &reply, in_ms(20000), &other) == 0;
+        fine = fine && asker_open(&own) == 0;
+        fine = fine &&
+               (!DESCRIPTORS_FORK_WITH_THREADS || ask_once(own, place->answerer.endpoint, &request,
+                                                           &reply, in_ms(20000), &other) == 0);
         _exit(fine ? 0 : 1);
     }
     int status;
@@ -433,6 +433,9 @@ static bool ask_on_with_few(void *arg, int spare)
 
 static void without_descriptors_it_fails_and_lives(void **state)
 {
+    if (!DESCRIPTORS_FORK_WITH_THREADS) {
+        skip();
+    }
     assert_true(descriptors_try(ask_with_few, *state, IPC_SPARE_FDS + 1));
     assert_true(descriptors_try(ask_on_with_few, *state, IPC_SPARE_FDS + 8));
 }

@@ -21,6 +21,7 @@ struct ear {
     unsigned count;
     uint64_t topics; /* a bit for each number in a topic */
     size_t size;     /* of the last */
+    size_t largest;
     char topic[MESH_TOPIC_MAX + 1];
     uint8_t first;
 };
@@ -31,6 +32,7 @@ static void hear(void *arg, const char *topic, const uint8_t *bytes, size_t size
     const char *number = strrchr(topic, '/');
     ear->count++;
     ear->size = size;
+    ear->largest = size > ear->largest ? size : ear->largest;
     ear->first = size > 0 ? bytes[0] : 0;
     ear->topics |= number ? UINT64_C(1) << atoi(number + 1) % 64 : 0;
     (void)snprintf(ear->topic, sizeof ear->topic, "%s", topic);
@@ -95,10 +97,13 @@ static void what_is_published_is_heard(void **state)
     struct ear ear = {0};
     assert_int_equal(mesh_publish(pair->from, "state/3", large, sizeof large), 0);
     assert_int_equal(mesh_publish(pair->from, "state/4", "", 0), 0);
-    while (strcmp(ear.topic, "state/3") != 0) {
+    int64_t deadline = test_now_ns() + INT64_C(20000000000);
+    while (strcmp(ear.topic, "state/4") != 0) {
+        assert_true(test_now_ns() < deadline);
         turn(pair->to, &ear);
-        assert_true(ear.size != sizeof large || strcmp(ear.topic, "state/3") == 0);
     }
+    assert_int_equal(ear.largest, sizeof large);
+    assert_int_equal(ear.size, 0);
     assert_true(mesh_counters(pair->from).sent >= 4);
     assert_true(mesh_counters(pair->to).heard >= 3);
     assert_int_equal(mesh_counters(pair->to).dropped, 0);
@@ -303,6 +308,9 @@ static void an_oversized_one_ends_its_connection_alone(void **state)
  * not look either. */
 static void a_flood_does_not_grow_it(void **state)
 {
+#ifdef __SANITIZE_THREAD__ /* each of libzmq's messages is a race to be looked up and suppressed */
+    skip();
+#endif
     struct pair *pair = *state;
     static uint8_t large[48 * 1024];
     struct ear ear = {0};
@@ -355,6 +363,9 @@ static bool open_with_few(void *arg, int spare)
 
 static void without_descriptors_it_fails_and_lives(void **state)
 {
+    if (!DESCRIPTORS_FORK_WITH_THREADS) {
+        skip();
+    }
     assert_true(descriptors_try(open_with_few, *state, IPC_SPARE_FDS + 8));
 }
 

@@ -150,6 +150,9 @@ static bool open_with_few(void *arg, int spare)
 
 static void without_descriptors_it_fails_and_lives(void **state)
 {
+    if (!DESCRIPTORS_FORK_WITH_THREADS) {
+        skip();
+    }
     assert_true(descriptors_try(open_with_few, *state, IPC_SPARE_FDS + 8));
 }
 
