@@ -122,6 +122,14 @@ static int reload(struct daemon *daemon)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
+/* The daemon holds no lease: what it is told concerns its books. */
+static void say_events(lease_agent_t *agent)
+{
+    struct lease_event event;
+    while (lease_event_next(agent, &event) == 0 && event.kind != LEASE_EVENT_NONE)
+        say("%s", event.reason);
+}
+
 static int take_signal(struct daemon *daemon, int signal_fd, bool *ended)
 {
     struct signalfd_siginfo info;
@@ -138,9 +146,12 @@ static int serve(struct daemon *daemon, int signal_fd)
     while (error == 0 && !ended) {
         const struct wishes *wishes = &daemon->wishes;
         bool looks = wishes->beacon || wishes->listen_count > 0 || wishes->publish;
-        struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
-                                {.fd = beacons_fd(daemon->beacons), .events = POLLIN}};
-        int ready = poll(fds, 2, looks ? LOOK_MS : -1);
+        struct pollfd fds[3] = {{.fd = signal_fd, .events = POLLIN},
+                                {.fd = beacons_fd(daemon->beacons), .events = POLLIN},
+                                {.fd = lease_event_fd(daemon->agent), .events = POLLIN}};
+        int ready = poll(fds, 3, looks ? LOOK_MS : -1);
+        if (ready > 0 && fds[2].revents)
+            say_events(daemon->agent);
         if (looks)
             show_place(daemon);
         if (daemon->beacons) {

@@ -6,6 +6,7 @@
 #include "agent/routes.h"
 #include "broker/host_clock.h"
 #include "broker/host_dir.h"
+#include "broker/record.h"
 #include "tools/lease_cli.h"
 #include "tools/lease_host.h"
 #include "tools/lease_text.h"
@@ -143,14 +144,16 @@ static void print_status(const struct cli *cli, const struct host_speaker *speak
 {
     static const char *const heads[] = {"CANDIDATE", "KIND", "STATE"};
     char text[128];
-    const char *directory = lease_agent_directory(cli->agent);
+    char directory[HOST_DIR_PATH_MAX + 1], config[CONFIG_PATH_SIZE];
+    text_copy(directory, sizeof directory, lease_agent_directory(cli->agent));
+    text_copy(config, sizeof config, cli->config_path);
     describe_speaker(speaker, text, sizeof text);
     printf("version    %s\n", LEASEHOLD_VERSION);
     printf("reach      %s\n", lease_reach_name(lease_agent_reach(cli->agent)));
     printf("directory  %s\n", directory[0] ? directory : "none");
     printf("speaker    %s\n", text);
     print_fleet(joined, speaker);
-    printf("config     %s\n\n", cli->config_path[0] ? cli->config_path : "none");
+    printf("config     %s\n\n", config[0] ? config : "none");
     struct text_table table;
     text_table_begin(&table, heads, 3);
     for (unsigned i = 0; i < count; i++) {
