@@ -16,13 +16,13 @@
 #include "proto/beacon.h"
 #include "tools/lease_agent.h"
 
-#define OFTEN_NS   (1 * NS_PER_SEC) /* between two announcements in the first seconds */
-#define RARELY_NS  (5 * NS_PER_SEC) /* and later */
-#define OFTEN_MAX  5
-#define AGAIN_NS   (30 * NS_PER_SEC) /* the agent is told of the same one no more often */
-#define HEARD_MAX  64                /* remembered; the one told of longest ago makes room */
-#define NEW_MAX    8                 /* told of in a second: whoever forges many gets few in */
-#define TAKE_MAX   64                /* datagrams in one turn */
+#define OFTEN_NS  (1 * NS_PER_SEC) /* between two announcements in the first seconds */
+#define RARELY_NS (5 * NS_PER_SEC) /* and later */
+#define OFTEN_MAX 5
+#define AGAIN_NS  (30 * NS_PER_SEC) /* the agent is told of the same one no more often */
+#define HEARD_MAX 64                /* remembered; the one told of longest ago makes room */
+#define NEW_MAX   8                 /* told of in a second: whoever forges many gets few in */
+#define TAKE_MAX  64                /* datagrams in one turn */
 
 struct heard {
     uint8_t id[16];

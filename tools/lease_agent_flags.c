@@ -11,45 +11,44 @@
 
 static void print_help(void)
 {
-    fputs(
-        "usage: lease-agent [options]\n"
-        "\n"
-        "Speaks for this host: keeps readings fresh, reaps leases that have ended, answers over\n"
-        "ipc, and, where it is told to, other hosts.\n"
-        "\n"
-        "  --name HOST           this host's name; the machine's by default\n"
-        "  --provider NAME=SPEC  a provider, may be repeated; wins over the configuration's.\n"
-        "                        SPEC is http://host:port, ENGINE+http://..., static:N, or\n"
-        "                        exec:PROGRAM, with options after commas (slots=N, model=NAME,\n"
-        "                        group=NAME, url=URL, own=yes|no, key-file=PATH)\n"
-        "  --config FILE         instead of the usual configuration file\n"
-        "  --dir DIR             the runtime directory\n"
-        "  --version, --help\n"
-        "\n"
-        "more than one host (without these there is no socket but ipc):\n"
-        "  --listen ENDPOINT     answer other hosts there, tcp://ADDRESS[:PORT], port 5771 by\n"
-        "                        default, tcp://* for all addresses; may be repeated\n"
-        "  --publish ENDPOINT    tell them there what happens; the port after that of --listen\n"
-        "                        by default. relay=ENDPOINT: through the relay that is there\n"
-        "  --advertise ENDPOINT  what they are to dial, where that is another address\n"
-        "  --peer ENDPOINT[,name=PEER]\n"
-        "                        another agent, tcp://HOST[:PORT]; may be repeated. One is\n"
-        "                        enough, it tells of the others\n"
-        "  --beacon[=PORT]       find others by broadcasts on the local network (UDP, 5771)\n"
-        "  --insecure            listen beyond loopback although there are no keys: whoever\n"
-        "                        reaches the port can take and end leases\n"
-        "  --relay               be no agent, but pass on what agents publish, for more than\n"
-        "                        200 hosts: they publish to --listen, and hear the next port\n"
-        "\n"
-        "SIGHUP reads the configuration again, peers included; SIGTERM and SIGINT end it.\n"
-        "\n"
-        "exit codes:\n"
-        "   0  ended by a signal\n"
-        "  64  usage, or a configuration that cannot be read\n"
-        "  69  another daemon speaks for the directory, or no directory can be used; of a\n"
-        "      relay: its port is in use\n"
-        "  70  internal\n",
-        stdout);
+    fputs("usage: lease-agent [options]\n"
+          "\n"
+          "Speaks for this host: keeps readings fresh, reaps leases that have ended, answers over\n"
+          "ipc, and, where it is told to, other hosts.\n"
+          "\n"
+          "  --name HOST           this host's name; the machine's by default\n"
+          "  --provider NAME=SPEC  a provider, may be repeated; wins over the configuration's.\n"
+          "                        SPEC is http://host:port, ENGINE+http://..., static:N, or\n"
+          "                        exec:PROGRAM, with options after commas (slots=N, model=NAME,\n"
+          "                        group=NAME, url=URL, own=yes|no, key-file=PATH)\n"
+          "  --config FILE         instead of the usual configuration file\n"
+          "  --dir DIR             the runtime directory\n"
+          "  --version, --help\n"
+          "\n"
+          "more than one host (without these there is no socket but ipc):\n"
+          "  --listen ENDPOINT     answer other hosts there, tcp://ADDRESS[:PORT], port 5771 by\n"
+          "                        default, tcp://* for all addresses; may be repeated\n"
+          "  --publish ENDPOINT    tell them there what happens; the port after that of --listen\n"
+          "                        by default. relay=ENDPOINT: through the relay that is there\n"
+          "  --advertise ENDPOINT  what they are to dial, where that is another address\n"
+          "  --peer ENDPOINT[,name=PEER]\n"
+          "                        another agent, tcp://HOST[:PORT]; may be repeated. One is\n"
+          "                        enough, it tells of the others\n"
+          "  --beacon[=PORT]       find others by broadcasts on the local network (UDP, 5771)\n"
+          "  --insecure            listen beyond loopback although there are no keys: whoever\n"
+          "                        reaches the port can take and end leases\n"
+          "  --relay               be no agent, but pass on what agents publish, for more than\n"
+          "                        200 hosts: they publish to --listen, and hear the next port\n"
+          "\n"
+          "SIGHUP reads the configuration again, peers included; SIGTERM and SIGINT end it.\n"
+          "\n"
+          "exit codes:\n"
+          "   0  ended by a signal\n"
+          "  64  usage, or a configuration that cannot be read\n"
+          "  69  another daemon speaks for the directory, or no directory can be used; of a\n"
+          "      relay: its port is in use\n"
+          "  70  internal\n",
+          stdout);
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
@@ -88,8 +87,7 @@ static int take_flag(int option, struct flags *flags)
     case 'r': flags->relay = true; return 0;
     case 'i': flags->insecure = true; return 0;
     case 'b': return take_beacon(flags);
-    case 'p':
-        return add(flags->providers, &flags->provider_count, PROVIDERS_MAX, "providers");
+    case 'p': return add(flags->providers, &flags->provider_count, PROVIDERS_MAX, "providers");
     case 'l':
         return add(flags->listen, &flags->listen_count, FLEET_LISTEN_MAX, "endpoints to listen at");
     case 'e': return add(flags->peers, &flags->peer_count, FLEET_CONFIG_PEERS_MAX, "peers");

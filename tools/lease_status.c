@@ -116,14 +116,13 @@ static int print_status_json(const struct cli *cli, const struct host_speaker *s
     json_t *array = json_array();
     for (unsigned i = 0; i < count; i++)
         json_array_append_new(array, candidate_value(cli, &candidates[i]));
-    return print_json(json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", /**/
-                                "schema", 1, "version", LEASEHOLD_VERSION, "reach",
-                                lease_reach_name(lease_agent_reach(cli->agent)), "directory",
-                                text_or_null(lease_agent_directory(cli->agent)), "speaker",
-                                speaker_value(speaker), "warning",
-                                text_or_null(lease_agent_warning(cli->agent)), "config",
-                                text_or_null(cli->config_path), "candidates", array, "fleet",
-                                fleet_object(joined)));
+    return print_json(json_pack(
+        "{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", /**/
+        "schema", 1, "version", LEASEHOLD_VERSION, "reach",
+        lease_reach_name(lease_agent_reach(cli->agent)), "directory",
+        text_or_null(lease_agent_directory(cli->agent)), "speaker", speaker_value(speaker),
+        "warning", text_or_null(lease_agent_warning(cli->agent)), "config",
+        text_or_null(cli->config_path), "candidates", array, "fleet", fleet_object(joined)));
 }
 
 static void describe_speaker(const struct host_speaker *speaker, char *text, size_t size)
@@ -139,8 +138,8 @@ static void describe_speaker(const struct host_speaker *speaker, char *text, siz
 }
 
 static void print_status(const struct cli *cli, const struct host_speaker *speaker,
-                         const struct joined *joined,
-                         const struct host_dir_candidate *candidates, unsigned count)
+                         const struct joined *joined, const struct host_dir_candidate *candidates,
+                         unsigned count)
 {
     static const char *const heads[] = {"CANDIDATE", "KIND", "STATE"};
     char text[128];

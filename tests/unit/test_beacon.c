@@ -26,8 +26,8 @@ static void is_as_the_manual_says(void **state)
 {
     (void)state;
     static const uint8_t wanted[WIRE_BEACON_BYTES] = {
-        'L', 'S', 'H', 'B', 1, 0,  0x16, 0x8b, 0,  1,  2,   3,   4, 5,
-        6,   7,   8,   9,   10, 11, 12,  13,   14, 15, 192, 168, 1, 7};
+        'L', 'S', 'H', 'B', 1,  0,  0x16, 0x8b, 0,  1,  2,   3,   4, 5,
+        6,   7,   8,   9,   10, 11, 12,   13,   14, 15, 192, 168, 1, 7};
     uint8_t bytes[WIRE_BEACON_BYTES];
     beacon_encode(&sample, bytes);
     assert_memory_equal(bytes, wanted, sizeof wanted);
