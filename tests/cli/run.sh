@@ -1,105 +1,8 @@
 #!/bin/bash
 # What `lease` promises to whoever calls it, against the real program: run.sh LEASE [CASE...]
 #
-# Every case has a runtime directory, a home and a folder of its own, and one provider, x, with one
-# slot of this host that nobody is asked about. Nothing sleeps to wait for something: `until_true` looks again and again.
-set -u
-
-lease=$(realpath "${1:?path of the lease program}")
-[ -x "$lease" ] || { echo "$lease is no program"; exit 1; }
-shift
-x=x=static:1,own=yes
-failures=0
-case_name=
-work=$(mktemp -d /tmp/lease-cli-XXXXXX)
-# What is cut short leaves nothing running: a lease run that is killed takes its child along.
-trap 'kill -KILL $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
-unset "${!LEASE_@}"
-
-# ---- vocabulary -------------------------------------------------------------------------------
-
-begin()
-{
-    case_name=$1
-    export HOME=$work/home-$1 LEASE_DIR=$work/dir-$1 XDG_CONFIG_HOME=
-    mkdir -p "$HOME" "$work/$1" && mkdir -m 700 "$LEASE_DIR" && cd "$work/$1" || exit 1
-}
-
-broken()
-{
-    echo "FAILED $case_name: $*"
-    failures=$((failures + 1))
-}
-
-# expect CODE COMMAND...: stdout and stderr go to the files out and err
-expect()
-{
-    local want=$1 got
-    shift
-    "$@" >out 2>err
-    got=$?
-    [ "$got" = "$want" ] || broken "exit $got instead of $want: $* ($(head -c 300 err))"
-}
-
-# says FILE TEXT: the file holds the text
-says()
-{
-    grep -qF -- "$2" "$1" || broken "no '$2' in $1: $(head -c 300 "$1")"
-}
-
-silent()
-{
-    [ ! -s "$1" ] || broken "$1 is not empty: $(head -c 300 "$1")"
-}
-
-# Our own failures are one line that begins with our name.
-one_line()
-{
-    [ "$(wc -l <err)" = 1 ] && grep -q '^lease: [^A-Z]' err || broken "not one line: $(cat err)"
-}
-
-until_true()
-{
-    local end=$((SECONDS + 20))
-    until "$@" 2>/dev/null; do
-        [ $SECONDS -lt $end ] || { broken "in 20 s never true: $*"; return 1; }
-        sleep 0.01
-    done
-}
-
-run()
-{
-    "$lease" run --provider $x "$@"
-}
-
-# A shell starts what runs in the background with INT and QUIT ignored, and whoever runs us may
-# ignore more (nohup does), which our children would inherit: taken back here.
-with_signals()
-{
-    exec perl -e '@SIG{qw(INT QUIT HUP TERM USR1 USR2 WINCH PIPE CHLD CONT TSTP TTIN TTOU)} =
-                      ("DEFAULT") x 13; exec @ARGV or die' "$@"
-}
-
-# The same in the background, with its process id in $!
-start()
-{
-    with_signals "$lease" run --provider $x "$@" &
-}
-
-leases()
-{
-    "$lease" ls --provider $x --json | grep -o '"id":"[^"]*"' | wc -l
-}
-
-lease_count_is()
-{
-    [ "$(leases)" = "$1" ]
-}
-
-gone_afterwards()
-{
-    until_true lease_count_is 0
-}
+# There is one provider, x, with one slot of this host that nobody is asked about.
+. "$(dirname "$0")/words.sh"
 
 # ---- the child --------------------------------------------------------------------------------
 
@@ -463,10 +366,19 @@ ls a b
 fleet a
 log --since yesterday
 EOF
-    expect 69 "$lease" fleet --peer tcp://127.0.0.1:5771
+    for bad in --peer '--peer m5' '--peer tcp://'; do
+        expect 64 "$lease" fleet $bad
+        one_line
+        says err 'tcp://HOST'
+    done
+    expect 64 "$lease" forget
+    expect 64 "$lease" forget 'no name'
     one_line
-    says err 'needs the fleet tier'
-    expect 69 "$lease" peers
+    for later in keygen 'trust m5 KEY' 'fleet --key FILE'; do
+        expect 69 "$lease" $later
+        one_line
+        says err 'no keys yet'
+    done
 }
 
 case_help()
@@ -476,7 +388,8 @@ case_help()
     says out 'lease run'
     expect 0 "$lease" --version
     says out 'lease 0.'
-    for command in run acquire verify renew release ls fleet status watch log doctor init; do
+    for command in run acquire verify renew release ls fleet status watch log doctor init peers \
+        forget keygen trust; do
         expect 0 "$lease" $command --help
         says out 'exit codes:'
         silent err
@@ -815,13 +728,4 @@ case_agent_says_why_it_cannot_speak()
     ! grep -q 'pid 0' err || broken "an agent that is not there is blamed"
 }
 
-# ---- all of it --------------------------------------------------------------------------------
-
-[ $# -gt 0 ] || set -- $(compgen -A function case_)
-for each in "$@"; do
-    before=$failures
-    begin "${each#case_}"
-    "$each"
-    [ $failures != $before ] || echo "ok ${each#case_}"
-done
-[ $failures = 0 ]
+all_cases "$@"
