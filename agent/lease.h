@@ -89,10 +89,10 @@ enum lease_open_flags {
 };
 
 struct lease_options {
-    size_t size;                  /* sizeof(struct lease_options) */
-    const char *directory;        /* the runtime directory; NULL: $LEASE_DIR, then the usual ones */
-    const char *host;             /* this host's name; NULL: as its agent has it, or the machine's */
-    const char *label;            /* default label of leases; NULL: the program's name */
+    size_t size;           /* sizeof(struct lease_options) */
+    const char *directory; /* the runtime directory; NULL: $LEASE_DIR, then the usual ones */
+    const char *host;      /* this host's name; NULL: as its agent has it, or the machine's */
+    const char *label;     /* default label of leases; NULL: the program's name */
     const char *const *providers; /* NAME=SPEC, as on the command line */
     size_t provider_count;
     unsigned flags;           /* enum lease_open_flags */
