@@ -93,11 +93,12 @@ static void find_directory(struct lease_agent *agent, const struct lease_options
                  agent->directory.why[0] ? agent->directory.why : lease_error_text(error));
 }
 
-/* All processes of a host go by the name that its speaker has, or else others would take them for
- * somebody else's. */
-static void adopt_name(struct lease_agent *agent)
+/* Whoever was told no name bears that of its host's speaker: other hosts know this one by it. */
+static void take_name(struct lease_agent *agent, const struct lease_options *options)
 {
-    struct effective *effective = agent->has_directory ? malloc(sizeof *effective) : NULL;
+    if (options->host || !agent->has_directory || (agent->flags & LEASE_OPEN_DAEMON))
+        return;
+    struct effective *effective = malloc(sizeof *effective);
     if (effective && effective_read(agent->directory.path, effective) == 0 &&
         name_is_valid(effective->name))
         memcpy(agent->host, effective->name, sizeof agent->host);
@@ -179,8 +180,8 @@ int lease_agent_open(const struct lease_options *given, lease_agent_t **agent, c
         result = take_fleet(self, options, error, error_size);
     if (result == 0)
         find_directory(self, options);
-    if (result == 0 && !options->host && !(self->flags & LEASE_OPEN_DAEMON))
-        adopt_name(self);
+    if (result == 0)
+        take_name(self, options);
     if (result == 0 && self->has_directory && !(self->flags & LEASE_OPEN_CLIENT)) {
         result = speaker_start(self, error, error_size);
         if (result == LEASE_EBUSY && !(self->flags & LEASE_OPEN_DAEMON))

@@ -48,9 +48,9 @@ struct connection {
     ns_t asked_ns, again_ns;    /* first sent, to be sent again */
     bool said, asked, answered; /* said: libzmq has it, once more; asked: it ever had */
     enum message_op op;
-    size_t size;
+    size_t size, room;
+    uint8_t *packed; /* NULL: no room yet */
     char endpoint[ASKER_ENDPOINT_SIZE];
-    uint8_t packed[MESSAGE_PACKED_MAX];
 };
 
 /* ---- the pool -------------------------------------------------------------------------------- */
@@ -89,6 +89,7 @@ static void close_connection(struct connection *connection)
         (void)zmq_close(connection->socket);
     }
     lookup_drop(&connection->lookup);
+    free(connection->packed);
     free(connection);
 }
 
@@ -271,10 +272,9 @@ static int make(struct asker *self, const char *endpoint, struct connection **ma
     } else if (full) {
         return LEASE_EIO;
     }
-    struct connection *connection = malloc(sizeof *connection);
+    struct connection *connection = calloc(1, sizeof *connection);
     int error = LEASE_ENOMEM;
     if (connection) {
-        memset(connection, 0, offsetof(struct connection, packed));
         connection->fd = -1;
         memcpy(connection->endpoint, endpoint, strlen(endpoint) + 1);
         error = begin(self, connection);
@@ -293,6 +293,32 @@ static int make(struct asker *self, const char *endpoint, struct connection **ma
 
 /* ---- saying ---------------------------------------------------------------------------------- */
 
+static int make_room(struct connection *connection, size_t room)
+{
+    uint8_t *grown = connection->room < room ? realloc(connection->packed, room) : NULL;
+    if (grown) {
+        connection->packed = grown;
+        connection->room = room;
+    }
+    return connection->room < room ? LEASE_ENOMEM : 0;
+}
+
+/* Few requests carry bytes of their own (a beat), so room for those is made when one does. */
+static int encode(struct connection *connection, const struct message *request)
+{
+    static const size_t rooms[] = {MESSAGE_PACKED_MAX, MESSAGE_BYTES_MAX};
+    enum wire_fault fault = WIRE_EROOM;
+    for (size_t i = 0; i < 2 && fault == WIRE_EROOM; i++) {
+        int error = make_room(connection, rooms[i]);
+        if (error != 0) {
+            return error;
+        }
+        fault =
+            message_encode(request, connection->packed, connection->room, &connection->size, NULL);
+    }
+    return fault == WIRE_OK ? 0 : LEASE_EINVAL;
+}
+
 static int pack(struct connection *connection, const struct message *request, struct ask *ask)
 {
     static const uint8_t none[WIRE_ID_BYTES] = {0};
@@ -306,9 +332,7 @@ static int pack(struct connection *connection, const struct message *request, st
     memcpy(ask->req, request->req, sizeof ask->req);
     connection->op = request->op;
     connection->said = connection->asked = connection->answered = false;
-    enum wire_fault fault = message_encode(request, connection->packed, sizeof connection->packed,
-                                           &connection->size, NULL);
-    return fault == WIRE_OK ? 0 : LEASE_EINVAL;
+    return encode(connection, request);
 }
 
 /* Sends the question as a REQ would, if there is a connection that takes it. */

@@ -224,9 +224,11 @@ static int add_room(struct room *room, zmq_pollitem_t *items, ns_t until_ns)
     uint32_t count = room_fds(room, fds);
     for (uint32_t i = 0; i < count; i++)
         items[i] = (zmq_pollitem_t){.fd = fds[i], .events = ZMQ_POLLIN};
-    items[count] = (zmq_pollitem_t){.socket = room_socket(room), .events = ZMQ_POLLIN};
+    void *heard = room_socket(room);
+    if (heard)
+        items[count++] = (zmq_pollitem_t){.socket = heard, .events = ZMQ_POLLIN};
     room_sleeps(room, until_ns);
-    return (int)count + 1;
+    return (int)count;
 }
 
 static void wait_for_work(struct speaker *speaker, ns_t until_ns)

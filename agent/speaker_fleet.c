@@ -432,5 +432,5 @@ void room_sleeps(struct room *room, ns_t until_ns)
 
 void *room_socket(const struct room *room)
 {
-    return mesh_socket(room->mesh);
+    return host_now_ns() < room->hear_ns ? NULL : mesh_socket(room->mesh);
 }

@@ -11,6 +11,9 @@
 #include "broker/host_clock.h"
 
 #define GATHER_NS (5 * NS_PER_SEC)  /* for all parts to arrive */
+#define REST_PEERS 32 /* above so many, what they say is gathered for a moment, longer for more */
+#define REST_NS   (200 * NS_PER_MS / 1000)
+#define REST_MOST (50 * NS_PER_MS)
 #define BOOK_NS   (100 * NS_PER_MS) /* for the book to be had; then the next gap fetches it again */
 
 static struct lease_agent *agent_of(const struct room *room)
@@ -255,9 +258,20 @@ static void handle(void *arg, const char *topic, const uint8_t *bytes, size_t si
     }
 }
 
+/* Where many publish, a turn of the loop for each message would be most of its work. */
+static void hear_all(struct room *room)
+{
+    uint64_t before = mesh_counters(room->mesh).heard;
+    mesh_run(room->mesh, handle, room);
+    bool heard = mesh_counters(room->mesh).heard != before;
+    ns_t rest = (ns_t)room->fleet->peer_count * REST_NS;
+    if (heard && room->fleet->peer_count > REST_PEERS)
+        room->hear_ns = host_now_ns() + (rest < REST_MOST ? rest : REST_MOST);
+}
+
 void hear_run(struct room *room)
 {
-    mesh_run(room->mesh, handle, room);
+    hear_all(room);
     ns_t now = host_now_ns();
     for (uint32_t i = 0; i < ROOM_GATHERS; i++) {
         struct gather *gather = &room->gathers[i];
@@ -274,5 +288,5 @@ ns_t hear_deadline(const struct room *room)
     for (uint32_t i = 0; i < ROOM_GATHERS; i++)
         if (room->gathers[i].in_use && room->gathers[i].complete)
             return now + NS_PER_MS;
-    return NS_NEVER;
+    return room->hear_ns > now ? room->hear_ns : NS_NEVER;
 }

@@ -9,6 +9,7 @@
 #include "broker/host_clock.h"
 
 #define WRITE_NS NS_PER_SEC
+#define TWIN_NS  (10 * NS_PER_SEC)
 
 static void add_peer(struct routes *routes, const struct fleet_peer *known)
 {
@@ -79,6 +80,10 @@ static void fill(struct room *room, struct routes *routes, ns_t now)
     snprintf(routes->endpoint, sizeof routes->endpoint, "%s", room->endpoint);
     snprintf(routes->publish, sizeof routes->publish, "%s", publish);
     memcpy(routes->warning, room->trouble, sizeof routes->warning);
+    if (room->fleet->twin_ns && now - room->fleet->twin_ns < TWIN_NS)
+        snprintf(routes->warning, sizeof routes->warning,
+                 "another agent has the id of this one, remove " EFFECTIVE_FILE
+                 " of one of them and restart it");
     for (uint32_t i = 0; i < room->fleet->peer_count; i++)
         if (room->fleet->peers[i].in_use && !room->contacts[i].is_self)
             add_peer(routes, &room->fleet->peers[i]);

@@ -38,7 +38,8 @@ static void acquire_again(struct step *step, const struct request *request,
     switch (record->state) {
     case RECORD_HELD:
         step_reply_of(step, ANSWER_GRANTED, REASON_NONE, record);
-        step_tell_wait(step, record);
+        if (request_id_equal(record->acquired_by, request->id))
+            step_tell_wait(step, record);
         break;
     case RECORD_DISPATCHED: step_reply_of(step, ANSWER_GRANTED, REASON_NONE, record); break;
     case RECORD_WAITING: wait_again(step, request, record); break;
@@ -63,10 +64,7 @@ enum reason acquire_is_impossible(const struct step *step, const struct request 
         return REASON_UNITS;
     if (request->slot >= slots || request->slot < -1)
         return REASON_SLOT_RANGE;
-    uint32_t leases =
-        book->count[RECORD_HELD] + book->count[RECORD_DISPATCHED] + book->count[RECORD_ORPHAN];
-    uint32_t most = 2 * (uint32_t)slots > BOOK_LEASES_MIN ? 2 * (uint32_t)slots : BOOK_LEASES_MIN;
-    return leases >= most ? REASON_BOOK_FULL : REASON_NONE;
+    return book_has_room(book, slots) ? REASON_NONE : REASON_BOOK_FULL;
 }
 
 bool acquire_is_dead(const struct step *step, const struct request *request)
@@ -137,8 +135,7 @@ static void acquire_or_wait(struct step *step, const struct request *request)
 
 /* The work runs already, under a lease that ended: dispatched at once, counted even above the
  * slots, born seen; what the former lease left behind is now explained by this one. */
-static void acquire_running(struct step *step, const struct request *request,
-                            struct record *record)
+static void acquire_running(struct step *step, const struct request *request, struct record *record)
 {
     queue_dispatch(step, record, request->ttl_ms);
     record->arrived = record->units;

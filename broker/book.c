@@ -306,6 +306,14 @@ int32_t book_slots(const struct book *book)
     return book->settings.slots > 0 ? (int32_t)book->settings.slots : 1;
 }
 
+bool book_has_room(const struct book *book, int32_t slots)
+{
+    const uint32_t *count = book->count;
+    uint32_t leases = count[RECORD_HELD] + count[RECORD_DISPATCHED] + count[RECORD_ORPHAN];
+    uint32_t most = 2 * (uint32_t)slots;
+    return leases < (most > BOOK_LEASES_MIN ? most : BOOK_LEASES_MIN);
+}
+
 /* ---- invariants ------------------------------------------------------------------------------ */
 
 static bool holder_is_valid(const struct holder *holder)

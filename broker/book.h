@@ -175,6 +175,9 @@ ns_t book_healthy_ns(const struct book *book, ns_t now);
 /* Slots by the last word, else by the configuration, else 1. */
 int32_t book_slots(const struct book *book);
 
+/* For one lease more, where there are so many slots. */
+bool book_has_room(const struct book *book, int32_t slots);
+
 /* Asserts every invariant of record.h and of this header. For debug builds and tests. */
 void book_check(const struct book *book);
 

@@ -37,10 +37,11 @@ enum request_flags {
     REQUEST_GIVE_UP = 1 << 6, /* release by a waiter whose wait is over */
     REQUEST_AS_KNOWN =
         1 << 7, /* no newer reading is to be had: decide by what is known, if at all */
-    REQUEST_BRINGS_ID = 1 << 8, /* acquire, verify: `lease` was issued by the asker's own book; where
+    REQUEST_BRINGS_ID =
+        1 << 8,            /* acquire, verify: `lease` was issued by the asker's own book; where
                                    it is not known here, and not dead, it is acquired with that id.
                                    A no makes it dead, unless it is undecided */
-    REQUEST_DIED = 1 << 9,      /* release: its holder died on another host; its work may run on */
+    REQUEST_DIED = 1 << 9, /* release: its holder died on another host; its work may run on */
 };
 
 struct request {

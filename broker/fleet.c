@@ -151,9 +151,8 @@ static struct fleet_offer *take_offer(struct fleet *fleet, uint32_t peer, const 
         fleet->offer_count++;
     struct fleet_offer *offer = &fleet->offers[i];
     uint16_t *bucket = &fleet->offers_by_provider[bucket_of_provider(provider)];
-    *offer = (struct fleet_offer){.peer = peer,
-                                  .next = *bucket,
-                                  .next_of_peer = fleet->peers[peer].first_offer};
+    *offer = (struct fleet_offer){
+        .peer = peer, .next = *bucket, .next_of_peer = fleet->peers[peer].first_offer};
     text_copy(offer->provider, sizeof offer->provider, provider);
     *bucket = fleet->peers[peer].first_offer = (uint16_t)(i + 1);
     return offer;
@@ -193,7 +192,7 @@ static bool is_newer(uint64_t epoch, uint64_t version, uint64_t than_epoch, uint
 
 static void take_url(struct fleet_offer *offer, const char *url)
 {
-    if (url && strncmp(offer->url, url, sizeof offer->url) != 0)
+    if (url && strcmp(offer->url, url) != 0)
         text_copy(offer->url, sizeof offer->url, url);
 }
 
@@ -205,8 +204,7 @@ static unsigned hear_offers(struct fleet *fleet, struct fleet_peer *peer,
     unmark_offers(fleet, peer);
     for (uint32_t i = 0; i < count; i++) {
         const struct heard_offer *heard = &beat->offers[i];
-        if (!heard->provider || !name_is_valid(heard->provider) ||
-            heard->epoch > EPOCH_HEARD_MAX)
+        if (!heard->provider || !name_is_valid(heard->provider) || heard->epoch > EPOCH_HEARD_MAX)
             continue;
         struct fleet_offer *offer = find_offer(fleet, index_of(fleet, peer), heard->provider);
         if (!offer) {

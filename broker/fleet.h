@@ -41,7 +41,7 @@ struct fleet_peer {
     ns_t heard_ns;                      /* 0: never */
     ns_t told_ns;                       /* when it was first named to us */
     bool is_static;                     /* of our own configuration: never dropped */
-    bool same_name;  /* another live agent, or we, bear its name, or its id */
+    bool same_name;                     /* another live agent, or we, bear its name, or its id */
     bool distrusted; /* heard before we slept: not live until it is heard again */
     bool in_use;
     uint16_t next_by_id, next_by_name; /* of the same bucket: index + 1, 0 none */

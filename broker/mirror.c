@@ -1,99 +1,14 @@
-/* What other hosts say: their words brought into bounds, and what becomes of the records. */
+/* The copy of a book: whose it is, and what the owner says of it, in states and in answers. */
 #include "broker/mirror.h"
 
 #include <string.h>
 
 #include "broker/attribution.h"
+#include "broker/heard.h"
 #include "broker/step.h"
 
-#define AGE_MS_MAX    (INT64_C(366) * 86400000)
 #define JITTER_NS     (100 * NS_PER_MS) /* of the way of a state: no reason to write a record again */
 #define STRANGERS_MAX 1000000
-
-/* ---- words in bounds ------------------------------------------------------------------------- */
-
-static int64_t within(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
-/* So long ago; never before this host's clock began. */
-static ns_t past(ns_t now, int64_t ago_ms)
-{
-    ns_t then = now - within(ago_ms, 0, AGE_MS_MAX) * NS_PER_MS;
-    return then < 1 ? 1 : then;
-}
-
-/* A claim that stays a while is told apart by this; 0 is none. */
-static uint32_t second_of(ns_t now)
-{
-    return (uint32_t)within(now / NS_PER_SEC, 1, UINT32_MAX);
-}
-
-static void copy_text(char *to, size_t size, const char *from)
-{
-    char whole[LABEL_SIZE];
-    memcpy(whole, from, size);
-    whole[size - 1] = '\0';
-    text_copy(to, size, whole);
-}
-
-static void copy_holder(struct holder *to, const struct holder *from)
-{
-    copy_text(to->host, sizeof to->host, from->host);
-    copy_text(to->label, sizeof to->label, from->label);
-    to->local = from->local != 0;
-    to->pid = from->pid;
-    to->pid_start = to->local ? from->pid_start : 0;
-    to->pid_space = to->local ? from->pid_space : 0;
-}
-
-/* What a lease is by this word, as a record of ours; its state may be GONE. False: it is none. */
-static bool draft_of(const struct step *step, const struct heard_lease *lease, uint64_t epoch,
-                     struct record *draft)
-{
-    int state = (int)lease->state;
-    if (lease->id.counter == 0 || state < RECORD_HELD || state > RECORD_GONE)
-        return false;
-    memset(draft, 0, sizeof *draft);
-    draft->id = lease->id;
-    draft->state = (uint8_t)state;
-    draft->units = (uint16_t)within(lease->units, 1, BOOK_SLOTS_MAX);
-    draft->arrived = (uint16_t)within(lease->arrived, 0, draft->units);
-    bool pins = draft->units == 1 && lease->slot >= 0 && lease->slot < BOOK_SLOTS_MAX;
-    draft->slot = pins ? (int16_t)lease->slot : -1;
-    draft->task = -1;
-    draft->ttl_ms = step_ttl_is_valid(lease->ttl_ms) ? lease->ttl_ms : 0;
-    draft->acquired_ns = past(step->now, lease->age_ms);
-    if (state != RECORD_HELD) {
-        draft->dispatched_ns = past(step->now, lease->dispatched_ms);
-        if (draft->acquired_ns > draft->dispatched_ns)
-            draft->acquired_ns = draft->dispatched_ns;
-    }
-    ns_t left_ns = within(lease->left_ms, 0, TTL_MS_MAX) * NS_PER_MS;
-    draft->deadline_ns = step->now + left_ns;
-    draft->settle_mark_ns = book_healthy_ns(step->book, step->now);
-    if (state == RECORD_DISPATCHED && lease->idle_ms >= 0) {
-        draft->flags |= RECORD_GHOST;
-        draft->idle_mark_ns =
-            draft->settle_mark_ns - within(lease->idle_ms, 0, AGE_MS_MAX) * NS_PER_MS;
-    }
-    if (lease->may_idle)
-        draft->flags |= RECORD_MAY_IDLE;
-    if (lease->no_holder)
-        draft->flags |= RECORD_NO_HOLDER;
-    if (lease->by_pid)
-        draft->flags |= RECORD_BY_PID;
-    int end = (int)lease->end;
-    draft->end = (uint8_t)(end > END_NONE && end <= END_REPLACED ? end : END_EXPIRED);
-    draft->ended_ns = step->now;
-    bool placed = lease->place > 0 && lease->place <= PLACE_HEARD_MAX;
-    draft->place = placed ? lease->place : book_place_by_id(lease->id);
-    draft->token = lease->token >> TOKEN_BITS <= epoch ? lease->token : 0;
-    draft->heard_s = second_of(step->now);
-    copy_holder(&draft->holder, &lease->holder);
-    return true;
-}
 
 /* ---- whose book it is ------------------------------------------------------------------------ */
 
@@ -149,7 +64,7 @@ static bool take_epoch(struct step *step, uint64_t epoch)
     if (!book_is_copy(book)) {
         if (epoch == book->head.epoch)
             return false;
-        become_copy(book, second_of(step->now));
+        become_copy(book, heard_second(step->now));
     }
     if (epoch > book->sight.heard_epoch)
         follow_epoch(book, epoch);
@@ -204,67 +119,6 @@ void mirror_becomes_owner(struct book *book, uint64_t epoch)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* What a change of state means to people. An end is noted as what ended, before it is an orphan. */
-static void note_change(struct step *step, const struct record *record, enum record_state before)
-{
-    bool lived = before >= RECORD_WAITING && before <= RECORD_DISPATCHED;
-    bool ends = record->state == RECORD_ORPHAN || record->state == RECORD_GONE;
-    if (ends && lived)
-        step_note_end(step, record);
-    if (record->state == RECORD_HELD)
-        step_note(step, NOTE_ACQUIRED, record, REASON_NONE, 0);
-    else if (record->state == RECORD_DISPATCHED)
-        step_note(step, NOTE_WENT, record, REASON_NONE, 0);
-    else if (record->state == RECORD_ORPHAN)
-        step_note(step, NOTE_ORPHAN, record, REASON_NONE, 0);
-    else if (before == RECORD_ORPHAN)
-        step_note(step, NOTE_ORPHAN_GONE, record, REASON_NONE, 0);
-}
-
-/* The record becomes what `after` says; one that says nothing new is not written again. */
-static void become(struct step *step, struct record *record, struct record *after)
-{
-    enum record_state before = (enum record_state)record->state;
-    if (after->place < PLACE_BY_ID && after->place > after->place_max)
-        after->place_max = after->place;
-    if (after->token > after->token_max)
-        after->token_max = after->token;
-    if (after->state == RECORD_HELD && after->hold_end_ns < after->deadline_ns)
-        after->hold_end_ns = after->deadline_ns;
-    if (memcmp(record, after, sizeof *record) == 0)
-        return;
-    enum record_state state = (enum record_state)after->state;
-    *record = *after;
-    record->state = (uint8_t)before;
-    if (state == RECORD_GONE && before == RECORD_GONE)
-        book_touch(step->book, record);
-    else
-        book_set_state(step->book, record, state);
-    if (state == before)
-        return;
-    if (before == RECORD_WAITING)
-        queue_call(step, record);
-    note_change(step, record, before);
-}
-
-/* A new record of what was heard, or NULL where the book is full. */
-static struct record *take_cell(struct step *step, const struct record *draft)
-{
-    struct record *record = book_take(step->book, step->now);
-    if (!record)
-        return NULL;
-    struct record after = *draft;
-    after.counter_max = record->counter_max;
-    after.place_max = record->place_max;
-    after.token_max = record->token_max;
-    if (draft->state != RECORD_ORPHAN) {
-        after.end = END_NONE;
-        after.ended_ns = 0;
-    }
-    become(step, record, &after);
-    return record;
-}
-
 static void end_as_told(struct step *step, struct record *record, enum record_end end,
                         enum record_state state, uint64_t version)
 {
@@ -277,12 +131,7 @@ static void end_as_told(struct step *step, struct record *record, enum record_en
     after.state = (uint8_t)state;
     after.named_version = version;
     after.flags &= (uint8_t)~RECORD_CALLED;
-    become(step, record, &after);
-}
-
-static bool lives(const struct record *record)
-{
-    return record_is_live(record) && record->state != RECORD_ORPHAN;
+    heard_become(step, record, &after);
 }
 
 /* What the owner says of a lease whatever else is known of it. */
@@ -373,7 +222,8 @@ static void state_of_other(struct step *step, struct record *record, const struc
                            uint64_t version)
 {
     struct record after = *record;
-    bool ran_ahead = record->state == RECORD_DISPATCHED && draft->state == RECORD_HELD;
+    bool ran_ahead = record->state == RECORD_DISPATCHED && draft->state == RECORD_HELD &&
+                     record->deadline_ns > step->now;
     take_facts(&after, draft, version);
     after.ttl_ms = draft->ttl_ms;
     after.holder = draft->holder;
@@ -391,7 +241,7 @@ static void state_of_other(struct step *step, struct record *record, const struc
         after.deadline_ns = heard_end(record, draft);
         go_on(&after, draft);
     }
-    become(step, record, &after);
+    heard_become(step, record, &after);
 }
 
 /* A lease of ours is never extended here, since this word took its way after the owner's clock, nor
@@ -401,7 +251,7 @@ static void state_of_ours(struct step *step, struct record *record, const struct
 {
     struct record after = *record;
     if (draft->state == RECORD_ORPHAN) {
-        if (lives(record)) {
+        if (heard_lives(record)) {
             end_as_told(step, record, (enum record_end)draft->end, RECORD_ORPHAN, version);
             after = *record;
         }
@@ -410,10 +260,10 @@ static void state_of_ours(struct step *step, struct record *record, const struct
         if (after.dispatched_ns == 0)
             after.dispatched_ns =
                 after.acquired_ns > draft->dispatched_ns ? after.acquired_ns : draft->dispatched_ns;
-        become(step, record, &after);
+        heard_become(step, record, &after);
         return;
     }
-    if (!lives(record))
+    if (!heard_lives(record))
         return;
     bool ran_ahead = record->state == RECORD_DISPATCHED && draft->state == RECORD_HELD;
     if (ran_ahead || record->state == RECORD_WAITING)
@@ -422,7 +272,7 @@ static void state_of_ours(struct step *step, struct record *record, const struct
     if (draft->deadline_ns < after.deadline_ns)
         after.deadline_ns = draft->deadline_ns;
     go_on(&after, draft);
-    become(step, record, &after);
+    heard_become(step, record, &after);
 }
 
 static void take_leases(struct step *step, const struct heard_state *state, uint8_t *told)
@@ -433,7 +283,8 @@ static void take_leases(struct step *step, const struct heard_state *state, uint
     uint32_t count = state->lease_count < BOOK_LEASES_MAX ? state->lease_count : BOOK_LEASES_MAX;
     for (uint32_t i = 0; i < count; i++) {
         struct record draft;
-        if (!draft_of(step, &state->leases[i], state->epoch, &draft) || draft.state == RECORD_GONE)
+        if (!heard_draft(step, &state->leases[i], state->epoch, &draft) ||
+            draft.state == RECORD_GONE)
             continue;
         struct record *record = index_find(&index, book, draft.id);
         if (record && told[book_index(book, record)])
@@ -441,7 +292,7 @@ static void take_leases(struct step *step, const struct heard_state *state, uint
         if (!record) {
             draft.flags |= RECORD_NAMED;
             draft.named_version = state->version;
-            record = take_cell(step, &draft);
+            record = heard_take_cell(step, &draft);
             if (!record)
                 return;
             index_add(&index, draft.id, book_index(book, record));
@@ -465,8 +316,8 @@ static void end_what_is_missing(struct step *step, uint64_t version, const uint8
         if (told[book->live[i]] || record->named_version > version)
             continue;
         bool named = record->flags & RECORD_NAMED;
-        bool old_claim = record->heard_s && second_of(step->now) >= record->heard_s &&
-                         second_of(step->now) - record->heard_s >= CLAIM_STAYS_S;
+        bool old_claim = record->heard_s && heard_second(step->now) >= record->heard_s &&
+                         heard_second(step->now) - record->heard_s >= CLAIM_STAYS_S;
         if (named || old_claim)
             end_as_told(step, record, END_RELEASED, RECORD_GONE, version);
     }
@@ -491,8 +342,8 @@ static void take_told_reading(struct step *step, const struct heard_state *state
     if (reading.sent_ns <= 0 || reading.sent_ns > reading.answered_ns)
         return;
     int32_t strangers = sight->strangers, health = sight->reading.health;
-    int32_t told = (int32_t)within(state->strangers, 0, STRANGERS_MAX);
-    ns_t since = told > 0 ? past(step->now, state->strangers_ms) : 0;
+    int32_t told = (int32_t)heard_within(state->strangers, 0, STRANGERS_MAX);
+    ns_t since = told > 0 ? heard_past(step->now, state->strangers_ms) : 0;
     attribution_take_told(step->book, &reading, told, since);
     step_note_sight(step, strangers, health);
 }
@@ -506,7 +357,7 @@ void mirror_take_state(struct step *step, const struct heard_state *state)
     uint8_t told[BOOK_CELLS] = {0};
     sight->heard_version = state->version;
     sight->heard_ns = step->now;
-    sight->waiting = (int32_t)within(state->waiting, 0, WAITING_UNITS_MAX);
+    sight->waiting = (int32_t)heard_within(state->waiting, 0, WAITING_UNITS_MAX);
     sight->flags &= ~(uint32_t)SIGHT_STATIC;
     if (state->is_static)
         sight->flags |= SIGHT_STATIC;
@@ -522,7 +373,7 @@ void mirror_take_state(struct step *step, const struct heard_state *state)
  * gave back, or died with, is over. */
 static bool may_live(const struct record *record, uint64_t version)
 {
-    if (lives(record))
+    if (heard_lives(record))
         return true;
     return record->end_heard ? version > record->named_version : record->end == END_EXPIRED;
 }
@@ -545,7 +396,7 @@ static void named_lives(struct step *step, struct record *record, const struct r
         after.deadline_ns = draft->deadline_ns;
         go_on(&after, draft);
     }
-    become(step, record, &after);
+    heard_become(step, record, &after);
 }
 
 void mirror_take_named(struct step *step, const struct heard_named *named)
@@ -553,7 +404,7 @@ void mirror_take_named(struct step *step, const struct heard_named *named)
     struct book *book = step->book;
     struct record draft;
     uint64_t epoch = named->epoch ? named->epoch : mirror_epoch(book);
-    if (!take_epoch(step, epoch) || !draft_of(step, &named->lease, epoch, &draft))
+    if (!take_epoch(step, epoch) || !heard_draft(step, &named->lease, epoch, &draft))
         return;
     uint64_t heard = book->sight.heard_version;
     uint64_t version = named->version ? named->version : heard;
@@ -563,7 +414,7 @@ void mirror_take_named(struct step *step, const struct heard_named *named)
         return;
     if (record && !ended) {
         named_lives(step, record, &draft, version);
-    } else if (record && lives(record)) {
+    } else if (record && heard_lives(record)) {
         bool works = record->state == RECORD_DISPATCHED &&
                      (draft.end == END_EXPIRED || draft.end == END_LAPSED);
         end_as_told(step, record, (enum record_end)draft.end, works ? RECORD_ORPHAN : RECORD_GONE,
@@ -571,111 +422,11 @@ void mirror_take_named(struct step *step, const struct heard_named *named)
     } else if (record) {
         struct record after = *record;
         after.named_version = version;
-        become(step, record, &after);
+        heard_become(step, record, &after);
     } else if (!ended && (version > heard || !named->version)) {
         draft.flags |= RECORD_NAMED;
         draft.named_version = version;
         draft.heard_s = 0;
-        take_cell(step, &draft);
-    }
-}
-
-/* ---- a claim --------------------------------------------------------------------------------- */
-
-static bool has_room(const struct book *book)
-{
-    uint32_t leases =
-        book->count[RECORD_HELD] + book->count[RECORD_DISPATCHED] + book->count[RECORD_ORPHAN];
-    uint32_t most = 2 * (uint32_t)book_slots(book);
-    return leases < (most > BOOK_LEASES_MIN ? most : BOOK_LEASES_MIN);
-}
-
-static void bound_hold(const struct book *book, ns_t now, struct record *after)
-{
-    after->hold_end_ns = now + (ns_t)book->settings.held_ms_max * NS_PER_MS;
-    if (after->deadline_ns > after->hold_end_ns)
-        after->deadline_ns = after->hold_end_ns;
-}
-
-/* The owner gives it a place and a token, in the order in which it hears of claims. */
-static void claim_anew(struct step *step, struct record *draft)
-{
-    struct book *book = step->book;
-    draft->place = book_place_by_id(draft->id);
-    draft->token = 0;
-    draft->arrived = 0;
-    draft->flags &= (uint8_t)~RECORD_GHOST;
-    if (draft->state == RECORD_HELD)
-        bound_hold(book, step->now, draft);
-    if (book_is_copy(book)) {
-        take_cell(step, draft);
-        return;
-    }
-    struct record *record = book_take(book, step->now);
-    if (!record)
-        return;
-    struct record after = *draft;
-    after.counter_max = record->counter_max;
-    after.place_max = record->place_max;
-    after.token_max = record->token_max;
-    after.heard_s = after.end = 0;
-    after.ended_ns = 0;
-    after.place = book_next_place(book, &after);
-    after.token = book_next_token(book, &after);
-    become(step, record, &after);
-}
-
-static void claim_again(struct step *step, struct record *record, const struct record *draft)
-{
-    struct book *book = step->book;
-    bool goes = draft->state == RECORD_DISPATCHED && record->state != RECORD_DISPATCHED;
-    struct record after = *record;
-    if (goes) {
-        bool waited = record->state == RECORD_WAITING;
-        queue_dispatch(step, record, draft->ttl_ms);
-        record->deadline_ns = draft->deadline_ns;
-        if (waited)
-            queue_call(step, record);
-    } else if (book_is_copy(book) && !(record->flags & RECORD_NAMED) &&
-               record->state == draft->state && draft->deadline_ns > record->deadline_ns) {
-        bool held = record->state == RECORD_HELD;
-        bool late = held && draft->deadline_ns > record->hold_end_ns;
-        after.deadline_ns = late ? record->hold_end_ns : draft->deadline_ns;
-        after.heard_s = draft->heard_s;
-        become(step, record, &after);
-    }
-}
-
-/* What this host holds or was asked for here is known better than by a claim. */
-static bool is_ours(const struct book *book, const struct record *record)
-{
-    return record->holder.local || (book_is_copy(book) && record->heard_s == 0);
-}
-
-void mirror_take_claim(struct step *step, const struct heard_claim *claim)
-{
-    struct book *book = step->book;
-    struct record draft;
-    if (!draft_of(step, &claim->lease, 0, &draft) || draft.state > RECORD_DISPATCHED)
-        return;
-    struct record *record = book_find(book, draft.id, UINT32_MAX);
-    if (!record) {
-        bool old = claim->epoch != 0 && claim->epoch < mirror_epoch(book);
-        if (claim->withdrawn)
-            book_forget(book, draft.id, step->now); /* though the claim itself may yet come */
-        else if (!old && !book_is_dead(book, draft.id) && has_room(book) &&
-                 (step_slots_are_unknown(book) || draft.units <= book_slots(book)))
-            claim_anew(step, &draft);
-        return;
-    }
-    bool same_host = memcmp(record->holder.host, draft.holder.host, NAME_SIZE) == 0;
-    if (!lives(record) || is_ours(book, record) || !same_host)
-        return;
-    if (claim->withdrawn) {
-        if (record->state == RECORD_WAITING)
-            queue_call(step, record);
-        step_end(step, record, END_RELEASED);
-    } else {
-        claim_again(step, record, &draft);
+        heard_take_cell(step, &draft);
     }
 }

@@ -87,7 +87,7 @@ uint64_t mirror_epoch(const struct book *book);
 
 struct step;
 
-/* mirror.c, called by broker_step. */
+/* mirror.c and claim.c, called by broker_step. */
 void mirror_take_state(struct step *step, const struct heard_state *state);
 void mirror_take_named(struct step *step, const struct heard_named *named);
 void mirror_take_claim(struct step *step, const struct heard_claim *claim);

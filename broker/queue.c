@@ -9,12 +9,14 @@
 
 static ns_t orphan_end(const struct book *book, const struct record *record)
 {
+    ns_t most = record->ended_ns + (ns_t)TTL_MS_MAX * NS_PER_MS;
+    if (book_is_copy(book) && (record->flags & RECORD_NAMED))
+        return most; /* the owner says when; should it never again, this is for people to see only */
     if (book->sight.reading.signal != SIGNAL_EXACT)
         return record->ended_ns + (ns_t)book->settings.drain_ms * NS_PER_MS;
     /* a reading ends what one has shown, time what none did */
     ns_t end = record->arrived > 0 ? NS_NEVER : admission_settled_ns(book, record);
-    ns_t most = record->ended_ns + (ns_t)TTL_MS_MAX * NS_PER_MS;
-    return book_is_copy(book) && end > most ? most : end; /* the owner may never be heard again */
+    return book_is_copy(book) && end > most ? most : end;
 }
 
 static ns_t end_of(const struct book *book, const struct record *record)

@@ -101,14 +101,14 @@ struct record {
     ns_t settle_mark_ns;   /* the book's healthy time (book.h) when it was dispatched */
     ns_t idle_mark_ns;     /* the same when it became a ghost */
     uint32_t ttl_ms;
-    int32_t task;     /* the server's name for its (first) work, -1 unknown */
-    uint16_t units;   /* slots it takes */
-    uint16_t arrived; /* units whose work a reading has shown */
-    int16_t slot;     /* the index it names, -1: any */
-    uint8_t state;    /* enum record_state */
-    uint8_t end;      /* enum record_end */
-    uint8_t flags;    /* enum record_flags */
-    uint8_t verb;     /* enum verb (broker.h) of last_by */
+    int32_t task;      /* the server's name for its (first) work, -1 unknown */
+    uint16_t units;    /* slots it takes */
+    uint16_t arrived;  /* units whose work a reading has shown */
+    int16_t slot;      /* the index it names, -1: any */
+    uint8_t state;     /* enum record_state */
+    uint8_t end;       /* enum record_end */
+    uint8_t flags;     /* enum record_flags */
+    uint8_t verb;      /* enum verb (broker.h) of last_by */
     uint8_t end_heard; /* in a copy: 1: ended by the owner's word or silence, not by ours */
     uint8_t spare;
     uint32_t heard_s; /* in a copy: the second in which word of it came from another host; 0: it

@@ -60,7 +60,7 @@ static void answer_renew(struct step *step, const struct request *request)
 static bool is_of_other_host(const struct holder *a, const struct holder *b)
 {
     if (a->host[0] && b->host[0])
-        return strncmp(a->host, b->host, NAME_SIZE) != 0;
+        return strcmp(a->host, b->host) != 0;
     return a->local != b->local && (a->local || a->host[0]) && (b->local || b->host[0]);
 }
 
@@ -71,8 +71,7 @@ static bool is_of_other_host(const struct holder *a, const struct holder *b)
 static bool is_not_yours(const struct record *record, const struct request *request)
 {
     const struct holder *holder = &record->holder, *asker = &request->holder;
-    if ((request->flags & REQUEST_FORCE) ||
-        (record->flags & (RECORD_NO_HOLDER | RECORD_BY_PID)))
+    if ((request->flags & REQUEST_FORCE) || (record->flags & (RECORD_NO_HOLDER | RECORD_BY_PID)))
         return false;
     if (is_of_other_host(holder, asker))
         return true;

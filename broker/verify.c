@@ -24,21 +24,30 @@ static enum reason go_reason(const struct book *book)
     }
 }
 
-static void reply_go(struct step *step, const struct record *record)
+/* The wait in the record is this request's, and not one that an earlier request stood: an asker adds
+ * it to the time of its first sending, and would believe in its lease for longer than we do. */
+static bool is_its_wait(const struct record *record, const struct request *request)
+{
+    return request_id_equal(record->acquired_by, request->id) ||
+           (request_id_equal(record->last_by, request->id) && record->verb == VERB_VERIFY);
+}
+
+static void reply_go(struct step *step, const struct record *record, const struct request *request)
 {
     step_reply_of(step, ANSWER_GO, go_reason(step->book), record);
-    step_tell_wait(step, record);
+    if (is_its_wait(record, request))
+        step_tell_wait(step, record);
 }
 
 static void go(struct step *step, struct record *record, const struct request *request)
 {
-    if (record->state == RECORD_HELD)
+    if (record->state == RECORD_HELD || !is_its_wait(record, request))
         record->waiting_since_ns = 0; /* what it waited to be held is over and told */
     if (request->flags & REQUEST_MAY_IDLE)
         record->flags |= RECORD_MAY_IDLE;
     queue_dispatch(step, record, request->ttl_ms);
     step_stamp(step, record, request);
-    reply_go(step, record);
+    reply_go(step, record, request);
 }
 
 /* Stays a waiter, becomes one, or ends: a no that was decided under the owner's lock leaves
@@ -242,7 +251,7 @@ void requests_verify(struct step *step, const struct request *request)
         return;
     }
     switch (record->state) {
-    case RECORD_DISPATCHED: reply_go(step, record); break;
+    case RECORD_DISPATCHED: reply_go(step, record, request); break;
     case RECORD_HELD:
         if (!step_answer_again(step, request))
             verify_live(step, record, request);

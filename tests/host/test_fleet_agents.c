@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "tests/lib/fleet_stage.h"
+#include "tests/lib/slotserver.h"
 
 static struct fleet_host *z4, *m5, *lap;
 static lease_agent_t *agent;
@@ -342,6 +343,61 @@ static void test_an_owner_dies_and_comes_back(void **state)
     lease_agent_close(&at_z4);
 }
 
+/* ---- below a silent owner -------------------------------------------------------------------- */
+
+static lease_agent_t *client_that_declares(const struct fleet_host *host, const char *provider)
+{
+    lease_agent_t *client = NULL;
+    struct lease_options options = {.size = sizeof options,
+                                    .directory = host->directory,
+                                    .host = host->name,
+                                    .providers = &provider,
+                                    .provider_count = 1,
+                                    .flags = LEASE_OPEN_CLIENT};
+    assert_int_equal(lease_agent_open(&options, &client, NULL, 0), 0);
+    return client;
+}
+
+/* Who knows where the server is reads it; who does not has leases alone to go by, and says so. */
+static void test_a_server_is_read_where_it_is_known(void **state)
+{
+    (void)state;
+    char owns[128], knows[128];
+    struct slotserver_options options;
+    slotserver_defaults(&options);
+    options.http_threads = 50;
+    struct slotserver *server = slotserver_start(&options);
+    assert_non_null(server);
+    unsigned port = slotserver_port(server);
+    snprintf(owns, sizeof owns, "srv=llama.cpp+http://127.0.0.1:%u,own=yes", port);
+    snprintf(knows, sizeof knows, "srv=llama.cpp+http://127.0.0.1:%u,own=no", port);
+    struct fleet_host *s1 = fleet_add("s1", owns, z4);
+    fleet_await_owner(lap, "srv", "s1", "live");
+    lease_agent_t *knowing = client_that_declares(lap, knows);
+    assert_int_equal(place(knowing, "srv", NULL), 0);
+    assert_int_equal(verdict.basis, LEASE_BASIS_OWNER);
+    assert_int_equal(lease_release(knowing, lease.id, 0), 0);
+    stage_kill(s1->pid);
+
+    assert_int_equal(place(knowing, "srv", NULL), 0);
+    assert_int_equal(verdict.basis, LEASE_BASIS_READING);
+    assert_int_equal(lease.token, 0);
+    assert_int_equal(lease.reach, LEASE_REACH_HOST);
+    struct lease read = lease;
+    assert_int_equal(place(agent, "srv", NULL), LEASE_EBUSY);
+    assert_int_equal(lease_release(knowing, read.id, 0), 0);
+    assert_int_equal(place(agent, "srv", NULL), 0);
+    assert_int_equal(verdict.basis, LEASE_BASIS_HOST);
+    assert_int_equal(lease_release(agent, lease.id, 0), 0);
+
+    slotserver_stop(server);
+    int64_t began = test_now_ns();
+    assert_int_equal(place(knowing, "srv", NULL), LEASE_EBUSY);
+    assert_int_equal(verdict.go, 0);
+    assert_true(test_now_ns() - began < stage_patience(1500) * 1000000);
+    lease_agent_close(&knowing);
+}
+
 /* ---- a host that has only been told of a peer ------------------------------------------------ */
 
 static void test_only_a_peer_is_known(void **state)
@@ -376,7 +432,8 @@ int main(void)
         played(test_a_lease_is_seen_by_all),       played(test_two_slots_are_two),
         played(test_the_next_candidate_has_room),  played(test_waits_in_the_owners_queue),
         played(test_it_lives_by_renewal),          played(test_a_holder_dies),
-        played(test_an_owner_dies_and_comes_back), played(test_only_a_peer_is_known),
+        played(test_an_owner_dies_and_comes_back), played(test_a_server_is_read_where_it_is_known),
+        played(test_only_a_peer_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -376,6 +376,19 @@ static void test_a_release_is_told_when_the_owner_is_back(void **state)
     assert_true(eventually(was_released, lease.id));
 }
 
+/* What was granted to nobody is given back: another one could have had it. */
+static void test_a_reply_that_was_lost_is_undone(void **state)
+{
+    (void)state;
+    far.manner = FAKE_LOSES;
+    assert_int_equal(place(NULL), 0);
+    assert_int_equal(lease.reach, LEASE_REACH_HOST);
+    assert_string_not_equal(far.lost_lease, "");
+    assert_string_not_equal(far.lost_lease, lease.id);
+    far.manner = FAKE_GRANTS;
+    assert_true(eventually(was_released, far.lost_lease));
+}
+
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 struct waiter {
@@ -527,6 +540,7 @@ int main(void)
         laddered(test_silence_is_no_loss),
         laddered(test_what_runs_is_told_when_the_owner_is_back),
         laddered(test_a_release_is_told_when_the_owner_is_back),
+        laddered(test_a_reply_that_was_lost_is_undone),
         laddered(test_stands_in_every_queue),
         laddered(test_an_interrupt_gives_the_place_up),
         laddered(test_an_owner_restarts_under_its_queue),

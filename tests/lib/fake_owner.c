@@ -20,6 +20,8 @@ static void grant(struct fake_owner *owner, const struct message *request, struc
                                                       : MESSAGE_GRANTED;
     if (request->lease[0])
         memcpy(reply->lease, request->lease, sizeof reply->lease);
+    else if (memcmp(request->req, owner->lost_req, sizeof request->req) == 0)
+        memcpy(reply->lease, owner->lost_lease, sizeof reply->lease);
     else
         lease_id_format(request->provider, (struct lease_id){INSTANCE, ++owner->counter},
                         reply->lease);
@@ -96,6 +98,11 @@ static int answer(struct fake_owner *owner, const struct message *request, struc
         else
             refuse(owner, request, reply);
         return 0;
+    case FAKE_LOSES:
+        grant(owner, request, reply);
+        memcpy(owner->lost_req, request->req, sizeof owner->lost_req);
+        memcpy(owner->lost_lease, reply->lease, sizeof owner->lost_lease);
+        return SERVICE_LATER;
     case FAKE_SILENT: return SERVICE_LATER;
     case FAKE_REFUSES: refuse(owner, request, reply); return 0;
     case FAKE_HAS_ENDED:

@@ -14,6 +14,7 @@ enum fake_manner {
     FAKE_GRANTS,    /* acquire is granted, verify goes, renew and release are done */
     FAKE_REFUSES,   /* no, with the state of a book of one slot that somebody has */
     FAKE_HAS_ENDED, /* every lease is gone */
+    FAKE_LOSES,     /* grants, and the reply is lost; asked again it grants the same */
     FAKE_SILENT,    /* takes everything, answers nothing */
     FAKE_QUEUES,    /* who waits is kept until the manner changes, others are told no */
     FAKE_ELSEWHERE, /* not the owner: `endpoint` is */
@@ -34,6 +35,8 @@ struct fake_owner {
     pthread_mutex_t mutex; /* guards what follows */
     uint64_t counter;
     struct message last[MESSAGE_OP_COUNT]; /* of each op */
+    uint8_t lost_req[WIRE_ID_BYTES];       /* of FAKE_LOSES: the question, and what it granted */
+    char lost_lease[WIRE_LEASE_MAX + 1];
     struct kept {
         struct service_asker *asker;
         struct message request;

@@ -233,7 +233,8 @@ static void endpoints_are_kept_and_found_again(void **state)
     hear(1, "z4");
     assert_int_equal(heard, told);
     assert_string_equal(fleet->peers[told].endpoint, "tcp://z4:5771");
-    fleet_tell(fleet, "z4", id_of(1), "tcp://elsewhere:1", false, now); /* others do not know better */
+    fleet_tell(fleet, "z4", id_of(1), "tcp://elsewhere:1", false,
+               now); /* others do not know better */
     assert_string_equal(fleet->peers[told].endpoint, "tcp://z4:5771");
     uint32_t alias = fleet_tell(fleet, NULL, NULL, "tcp://10.0.0.4:5771", true, now);
     assert_int_not_equal(alias, told);
