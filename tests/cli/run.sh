@@ -403,6 +403,34 @@ case_nested()
     gone_afterwards
 }
 
+# A name of a lease that is none, or has ended, is nobody's.
+case_nested_in_nothing()
+{
+    expect 0 env LEASE_ID=x:aaaaaaaaaaaaaaaaaaaaaaaaaa "$lease" run --provider $x x -- true
+    expect 0 env LEASE_ID=x:nonsense "$lease" run --provider $x x -- true
+    silent err
+    start x -- sleep 600
+    until_true lease_count_is 1
+    local parent
+    parent=$(own ls --json | grep -o 'x:[a-z2-7]\{26\}' | head -n 1)
+    expect 75 env LEASE_ID=x:aaaaaaaaaaaaaaaaaaaaaaaaaa "$lease" run --nested share \
+        --provider $x x -- echo RAN
+    silent out
+    expect 0 env LEASE_ID="$parent" "$lease" run --nested share --provider $x,url=http://there x -- \
+        sh -c 'echo "$LEASE_ID $LEASE_PROVIDER $LEASE_URL $LEASE_REACH ${LEASE_TOKEN:?}"'
+    says out "$parent x http://there host "
+    expect 75 env LEASE_ID="$parent" "$lease" run --provider $x --wait 60 x -- true
+    says err "already runs under $parent"
+    kill -TERM $!
+    wait $! 2>/dev/null
+    gone_afterwards
+    expect 0 env LEASE_ID="$parent" "$lease" run --provider $x x -- true
+    expect 0 env LEASE_ID="$parent" "$lease" run --nested share --provider $x x -- \
+        sh -c 'echo "$LEASE_ID"'
+    ! grep -q "$parent" out || broken "shares a lease that has ended"
+    gone_afterwards
+}
+
 case_usage()
 {
     local line
