@@ -77,7 +77,9 @@ struct queueing {
     struct asking *askings; /* one a candidate that has a queue */
     uint32_t count;
     ns_t end_ns;
-    bool woken;                              /* the last sleep ended before its time */
+    bool woken; /* the last sleep ended before its time */
+    int error;  /* LEASE_ELOCKED: the book of `locked` is */
+    char locked[NAME_SIZE];
     struct host_waited words[PROVIDERS_MAX]; /* on which to sleep, as they were before asking */
 };
 
@@ -94,6 +96,16 @@ static void leave_all(struct queueing *queueing)
         leave(queueing, i);
 }
 
+#define LOCKED_LOOK_NS (NS_PER_SEC / 20) /* until a locked book is tried again */
+
+/* Somebody sits on that book: it may yet let go, so that the wait goes on, and its end names it. */
+static int note_locked(struct queueing *queueing, const struct asking *asking)
+{
+    queueing->error = LEASE_ELOCKED;
+    memcpy(queueing->locked, asking->provider->name, sizeof queueing->locked);
+    return LEASE_ETIMEOUT;
+}
+
 /* Asks in queue `index` how things stand. 0: granted; LEASE_ETIMEOUT: still waits; or refused. */
 static int ask_queue(struct queueing *queueing, uint32_t index)
 {
@@ -102,7 +114,7 @@ static int ask_queue(struct queueing *queueing, uint32_t index)
     asking->reap = queueing->woken ? REAP_HOLDERS : REAP_ALL;
     int error = asking_step(asking);
     if (error == LEASE_ELOCKED)
-        return LEASE_ETIMEOUT;
+        return note_locked(queueing, asking);
     if (error < 0)
         return error;
     return asking->effects.reply.verdict == ANSWER_WAIT ? LEASE_ETIMEOUT
@@ -121,6 +133,7 @@ static void drop_queue(struct queueing *queueing, uint32_t index)
 static int ask_all(struct queueing *queueing, struct outcome *outcome, ns_t *look_ns)
 {
     *look_ns = queueing->end_ns;
+    queueing->error = 0;
     for (uint32_t i = 0; i < queueing->count;) {
         int error = ask_queue(queueing, i);
         if (error == 0)
@@ -130,7 +143,8 @@ static int ask_all(struct queueing *queueing, struct outcome *outcome, ns_t *loo
             drop_queue(queueing, i);
             continue;
         }
-        ns_t retry = asking_next_look(&queueing->askings[i].effects.reply);
+        const struct answer *answer = &queueing->askings[i].effects.reply;
+        ns_t retry = queueing->error ? host_now_ns() + LOCKED_LOOK_NS : asking_next_look(answer);
         if (retry < *look_ns)
             *look_ns = retry;
         i++;
@@ -203,8 +217,11 @@ static int wait_in_queues(struct queueing *queueing, struct outcome *outcome, st
         if (was_interrupted(queueing) || host_now_ns() >= queueing->end_ns) {
             bool interrupted = was_interrupted(queueing);
             asking_verdict(&queueing->askings[0], 0, verdict);
+            if (queueing->error)
+                asking_refuse(queueing->agent, queueing->locked, queueing->error, verdict);
+            int error = queueing->error ? queueing->error : LEASE_EBUSY;
             leave_all(queueing);
-            return interrupted ? LEASE_ECLOSED : LEASE_EBUSY;
+            return interrupted ? LEASE_ECLOSED : error;
         }
         sleep_in_queues(queueing, look_ns);
         if (was_interrupted(queueing)) {

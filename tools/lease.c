@@ -42,11 +42,13 @@ static const struct lease_command commands[] = {
      command_verify},
     {"renew", "ID", "give a lease one more time to live",
      "    0  renewed\n" EXIT_LINE_USAGE EXIT_LINE_UNKNOWN EXIT_LINE_INTERNAL
-     "   74  the lease is gone\n   75  refused: no work shows for it (-E CODE)\n",
+     "   74  the lease is gone\n   75  refused: no work shows for it, or the book is locked (-E "
+     "CODE)\n",
      OPTION_TTL | OPTION_CODE | OPTION_JSON | OPTIONS_COMMON, 1, 1, false, command_renew},
     {"release", "[--force] ID", "end a lease",
      "    0  released, or gone already\n" EXIT_LINE_USAGE EXIT_LINE_UNKNOWN EXIT_LINE_INTERNAL
-     "   75  it is somebody else's: --force\n",
+     "   75  it is somebody else's (--force), or the book is locked: the lease ends with its "
+     "time\n",
      OPTION_FORCE | OPTIONS_COMMON, 1, 1, false, command_release},
     {"ls", "[PROVIDER]", "the leases there are", EXITS_LOOKING, OPTION_JSON | OPTIONS_COMMON, 0, 1,
      false, command_ls},

@@ -180,8 +180,10 @@ int command_verify(struct cli *cli)
     struct lease lease;
     struct lease_verdict verdict = {0};
     int rc = lease_verify(cli->agent, id, &request, &lease, &verdict);
-    if (rc != 0 && verdict.undecided)
-        lease_release(cli->agent, id, 0); /* nobody decided; left alone it would keep its place */
+    /* Nobody decided; left alone it would keep its place. Where the book is locked, a release would
+     * stand before the same lock once more. */
+    if (rc != 0 && verdict.undecided && rc != LEASE_ELOCKED)
+        lease_release(cli->agent, id, 0);
     if (cli->options.given & OPTION_JSON)
         print_verdict(cli, rc, &verdict);
     if (rc < 0)

@@ -701,6 +701,64 @@ case_doctor_names_a_stopped_agent()
     end_agent
 }
 
+# A process that is stopped while it holds the lock of the book of x; its id in $stopped
+stop_in_the_lock()
+{
+    perl -MFcntl=:flock -e 'open F, "+<", $ARGV[0] or die; flock F, LOCK_EX; open G, ">", "locked";
+        close G; kill STOP => $$; sleep 600' "$LEASE_DIR/x.v1.book" &
+    stopped=$!
+    until_true test -e locked
+    until_true grep -q '^State:.T' /proc/$stopped/status
+}
+
+end_in_the_lock()
+{
+    kill -KILL $stopped
+    wait $stopped 2>/dev/null
+    rm -f locked
+}
+
+case_a_locked_book_names_its_process()
+{
+    local id command stopped
+    expect 0 own acquire --ttl 60 x
+    id=$(cat out)
+    stop_in_the_lock
+    for command in renew release verify; do
+        expect 75 own $command "$id"
+        one_line
+        says err "book locked by pid $stopped, continue or end that process"
+    done
+    expect 75 run --wait 0.5 x -- true
+    one_line
+    says err "book locked by pid $stopped, continue or end that process"
+    expect 1 own doctor
+    says out "mend: kill -CONT $stopped"
+    end_in_the_lock
+    expect 0 own release "$id"
+    expect 0 own doctor
+}
+
+has_tried_often()
+{
+    cat /proc/"$1"/task/*/status | grep -q '^voluntary_ctxt_switches:.[0-9]\{3\}'
+}
+
+# Whoever waits for a slot gets it when the lock is let go, and meanwhile any other that gets free.
+case_a_wait_outlasts_a_lock()
+{
+    local stopped waiter
+    expect 0 run x -- true
+    stop_in_the_lock
+    expect 0 "$lease" run --provider $x --provider y=static:1,own=yes --wait 20 x,y -- true
+    silent err
+    "$lease" run --provider $x --wait 20 x -- true 2>err &
+    waiter=$!
+    until_true has_tried_often $waiter
+    end_in_the_lock
+    wait $waiter || broken "a wait ended with $?: $(cat err)"
+}
+
 # What is printed where nobody listens must not land in the file that is opened next: a book.
 case_closed_streams_leave_the_book_alone()
 {
