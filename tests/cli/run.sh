@@ -788,6 +788,13 @@ case_a_full_output_is_told()
     "$lease" watch --provider $x >/dev/full 2>err
     [ $? = 70 ] || broken "watch ended well"
     says err 'cannot be written'
+    "$lease" acquire --provider $x x >/dev/full 2>err
+    [ $? = 70 ] || broken "acquire ended well"
+    one_line
+    says err 'given back'
+    lease_count_is 0 || broken "an id that nobody read holds the slot"
+    "$lease" acquire --export --provider $x x 2>err | exec true
+    gone_afterwards
 }
 
 case_doctor_finds_a_spoilt_book()
