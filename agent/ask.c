@@ -124,6 +124,7 @@ int asking_step(struct asking *asking)
 {
     struct event event = {.kind = EVENT_REQUEST, .request = &asking->request};
     bool reaped = false;
+    provider_settle(asking->provider);
     asking->request.flags &= ~(uint32_t)REQUEST_AS_KNOWN;
     for (;;) {
         int error = provider_step(asking->provider, &event, &asking->effects, LOCK_BUDGET_MS);

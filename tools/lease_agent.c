@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "agent/config.h"
 #include "agent/lease.h"
@@ -194,19 +197,41 @@ static int reload(const struct flags *flags, struct config *config, lease_agent_
     return open_agent(flags, config, agent);
 }
 
+static void say_events(lease_agent_t *agent)
+{
+    struct lease_event event;
+    while (lease_event_next(agent, &event) == 0 && event.kind != LEASE_EVENT_NONE)
+        if (event.kind == LEASE_EVENT_BOOK)
+            say("%s", event.reason);
+}
+
+/* The next signal; what the agent has to tell meanwhile is said. */
+static int await_signal(int signal_fd, lease_agent_t *agent)
+{
+    for (;;) {
+        struct pollfd files[] = {{.fd = signal_fd, .events = POLLIN},
+                                 {.fd = lease_event_fd(agent), .events = POLLIN}};
+        struct signalfd_siginfo signal;
+        poll(files, 2, -1);
+        if (files[1].revents)
+            say_events(agent);
+        if (read(signal_fd, &signal, sizeof signal) == (ssize_t)sizeof signal)
+            return (int)signal.ssi_signo;
+    }
+}
+
 static int serve(const struct flags *flags, struct config *config, const sigset_t *signals)
 {
     lease_agent_t *agent = NULL;
-    int error = open_agent(flags, config, &agent);
-    while (error == 0) {
-        int signal_number;
-        if (sigwait(signals, &signal_number) != 0)
-            continue;
-        if (signal_number == SIGHUP)
-            error = reload(flags, config, &agent);
-        else
-            break;
+    int signal_fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signal_fd < 0) {
+        say("signals cannot be taken: %m");
+        return EXIT_INTERNAL;
     }
+    int error = open_agent(flags, config, &agent);
+    while (error == 0 && await_signal(signal_fd, agent) == SIGHUP)
+        error = reload(flags, config, &agent);
+    close(signal_fd);
     lease_agent_close(&agent);
     return error;
 }

@@ -212,6 +212,8 @@ static void take_events(struct run *run)
     while (lease_event_next(run->cli->agent, &event) == 0 && event.kind != LEASE_EVENT_NONE)
         if (event.kind == LEASE_EVENT_LOST)
             lease_lost(run, &event);
+        else if (event.kind == LEASE_EVENT_BOOK)
+            say("warning: %s", event.reason);
 }
 
 static void take_deadlines(struct run *run)

@@ -759,6 +759,51 @@ case_a_wait_outlasts_a_lock()
     wait $waiter || broken "a wait ended with $?: $(cat err)"
 }
 
+# A book that is spoilt under a living holder: how, and what is said of it
+spoil_under_a_holder()
+{
+    rm -f holder.err
+    start x -- sleep 600 2>holder.err
+    local holder=$!
+    until_true lease_count_is 1
+    eval "$1"
+    until_true grep -q "warning: the book of x $2" holder.err
+    [ "$(wc -l <holder.err)" = 1 ] || broken "not one line: $(cat holder.err)"
+    until_true lease_count_is 1
+    expect 75 run x -- true
+    kill -TERM $holder
+    wait $holder 2>/dev/null
+    gone_afterwards
+    expect 0 run x -- true
+    silent err
+}
+
+case_a_spoilt_book_is_told_by_its_holder()
+{
+    spoil_under_a_holder ': >"$LEASE_DIR/x.v1.book"' 'was cut short'
+    spoil_under_a_holder 'rm "$LEASE_DIR/x.v1.book"' 'was removed'
+    spoil_under_a_holder 'rm -r "$LEASE_DIR"' 'was removed'
+}
+
+case_an_emptied_book_is_told_by_whoever_finds_it()
+{
+    expect 0 run x -- true
+    : >"$LEASE_DIR/x.v1.book"
+    expect 0 run x -- true
+    one_line
+    says err 'warning: the book of x was empty'
+    expect 0 run x -- true
+    silent err
+}
+
+case_the_agent_tells_of_a_removed_book()
+{
+    start_agent
+    rm "$LEASE_DIR/x.v1.book"
+    until_true grep -q 'lease-agent: the book of x was removed' agent.err
+    end_agent
+}
+
 # What is printed where nobody listens must not land in the file that is opened next: a book.
 case_closed_streams_leave_the_book_alone()
 {
