@@ -16,6 +16,7 @@
 
 #include "agent/config.h"
 #include "agent/lease.h"
+#include "broker/record.h"
 #include "tools/standard_streams.h"
 
 enum exit_code { EXIT_FINE = 0, EXIT_USAGE = 64, EXIT_UNAVAILABLE = 69, EXIT_INTERNAL = 70 };
@@ -30,12 +31,13 @@ static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static void say(const char *format, ...)
 {
+    char raw[1024], line[sizeof raw];
     va_list arguments;
     va_start(arguments, format);
-    fputs("lease-agent: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    vsnprintf(raw, sizeof raw, format, arguments);
     va_end(arguments);
+    text_copy(line, sizeof line, raw); /* names and paths may be anybody's */
+    fprintf(stderr, "lease-agent: %s\n", line);
 }
 
 static void print_help(void)

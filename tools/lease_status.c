@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "broker/host_dir.h"
+#include "broker/record.h"
 #include "tools/lease_cli.h"
 #include "tools/lease_host.h"
 #include "tools/lease_text.h"
@@ -72,13 +73,15 @@ static void print_status(const struct cli *cli, const struct host_speaker *speak
 {
     static const char *const heads[] = {"CANDIDATE", "KIND", "STATE"};
     char text[128];
-    const char *directory = lease_agent_directory(cli->agent);
+    char directory[HOST_DIR_PATH_MAX + 1], config[CONFIG_PATH_SIZE];
+    text_copy(directory, sizeof directory, lease_agent_directory(cli->agent));
+    text_copy(config, sizeof config, cli->config_path);
     describe_speaker(speaker, text, sizeof text);
     printf("version    %s\n", LEASEHOLD_VERSION);
     printf("reach      %s\n", lease_reach_name(lease_agent_reach(cli->agent)));
     printf("directory  %s\n", directory[0] ? directory : "none");
     printf("speaker    %s\n", text);
-    printf("config     %s\n\n", cli->config_path[0] ? cli->config_path : "none");
+    printf("config     %s\n\n", config[0] ? config : "none");
     struct text_table table;
     text_table_begin(&table, heads, 3);
     for (unsigned i = 0; i < count; i++) {

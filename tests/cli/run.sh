@@ -804,6 +804,27 @@ case_the_agent_tells_of_a_removed_book()
     end_agent
 }
 
+case_a_long_time_to_live_is_warned_of()
+{
+    expect 0 own acquire --ttl 300 x
+    one_line
+    says err 'held for 60 s at most'
+    expect 0 own release "$(cat out)"
+    expect 0 own acquire --ttl 60 x
+    silent err
+}
+
+case_escapes_reach_no_terminal()
+{
+    export LEASE_DIR=$work/$(printf 'dir-\033[31m')
+    mkdir -m 700 "$LEASE_DIR"
+    expect 0 own status
+    ! grep -q "$(printf '\033')" out || broken "status prints an escape"
+    start_agent
+    ! grep -q "$(printf '\033')" agent.err || broken "the agent prints an escape"
+    end_agent
+}
+
 # What is printed where nobody listens must not land in the file that is opened next: a book.
 case_closed_streams_leave_the_book_alone()
 {
