@@ -25,7 +25,7 @@
 #define PROBE_BUDGET_MS PROBE_MS
 #define SETTLE_BOOK_MS  20
 #define RETIRED_MAX     16 /* the mapping that was left first makes room */
-#define AGENT_TEXT_SIZE 384
+#define AGENT_TEXT_SIZE 512
 
 struct lease_agent;
 struct group;

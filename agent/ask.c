@@ -238,8 +238,27 @@ void asking_refuse(struct lease_agent *agent, const char *provider, int error,
     verdict->undecided = 1;
     if (error == LEASE_ELOCKED)
         provider_lock_text(agent, provider, verdict->reason, sizeof verdict->reason);
+    else if (error == LEASE_ENOSPC || error == LEASE_ELAYOUT || error == LEASE_EDAMAGED)
+        snprintf(verdict->reason, sizeof verdict->reason,
+                 "its book cannot be used (%s), and an agent speaks for this host",
+                 lease_error_text(error));
     else
         snprintf(verdict->reason, sizeof verdict->reason, "%s", lease_error_text(error));
+}
+
+/* What the last reading says of itself, where it says nothing else. */
+static void add_detail(struct provider *provider, struct lease_verdict *verdict)
+{
+    pthread_mutex_lock(&provider->mutex);
+    const struct reading *reading = &provider->book->sight.reading;
+    const char *what =
+        provider->spec.engine == ENGINE_EXEC ? "the program tells nothing" : verdict->reason;
+    char text[LEASE_REASON_SIZE + LABEL_SIZE + 2];
+    if (reading->detail[0]) {
+        snprintf(text, sizeof text, "%s: %s", what, reading->detail);
+        text_copy(verdict->reason, sizeof verdict->reason, text);
+    }
+    pthread_mutex_unlock(&provider->mutex);
 }
 
 void asking_verdict(const struct asking *asking, int error, struct lease_verdict *verdict)
@@ -260,6 +279,8 @@ void asking_verdict(const struct asking *asking, int error, struct lease_verdict
     verdict->token = answer->token;
     verdict->waited_ms = answer->waited_ms;
     broker_reason_text(answer, verdict->reason, sizeof verdict->reason);
+    if (answer->reason == REASON_HEALTH && answer->health == HEALTH_UNKNOWN)
+        add_detail(asking->provider, verdict);
 }
 
 void asking_lease(const struct asking *asking, struct lease *lease)

@@ -152,7 +152,8 @@ int effective_write(const char *directory, const struct effective *effective, un
         return LEASE_ENOMEM;
     unlink(fresh);
     int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-    int error = fd < 0 ? LEASE_EIO : 0;
+    bool full = fd < 0 && (errno == ENOSPC || errno == EDQUOT);
+    int error = full ? LEASE_ENOSPC : fd < 0 ? LEASE_EIO : 0;
     if (error == 0 && (fchmod(fd, mode) < 0 || json_dumpfd(object, fd, JSON_INDENT(1)) < 0))
         error = errno == ENOSPC ? LEASE_ENOSPC : LEASE_EIO;
     if (fd >= 0 && close(fd) < 0)

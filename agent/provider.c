@@ -185,11 +185,45 @@ static void blank_book(struct provider *provider)
     broker_init(&provider->broker, provider->book, NULL); /* no answer is lost here */
 }
 
+/* Why the book cannot be used, with the mend where there is one. */
+static void describe_trouble(const struct provider *provider, int error, char *text, size_t size)
+{
+    char name[HOST_TABLE_NAME_SIZE];
+    struct stat status;
+    host_table_name(provider->name, name);
+    bool there = fstatat(provider->agent->directory.fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    if (error == LEASE_ENOSPC)
+        snprintf(text, size, "%s: free some, or set LEASE_DIR to another directory",
+                 lease_error_text(error));
+    else if (error == LEASE_EPERM && there && S_ISLNK(status.st_mode))
+        snprintf(text, size, "%s is a symbolic link: remove it", name);
+    else if (error == LEASE_EPERM && there && !S_ISREG(status.st_mode))
+        snprintf(text, size, "%s is %s: remove it", name,
+                 S_ISDIR(status.st_mode) ? "a directory" : "no regular file");
+    else if (error == LEASE_EPERM && there)
+        snprintf(text, size, "%s belongs to uid %u, mode %03o, and not to you", name,
+                 (unsigned)status.st_uid, (unsigned)status.st_mode & 0777);
+    else
+        snprintf(text, size, "%s", lease_error_text(error));
+}
+
 static void warn_of_fallback(struct provider *provider, int error)
 {
+    char trouble[150];
+    describe_trouble(provider, error, trouble, sizeof trouble);
     snprintf(provider->warning, sizeof provider->warning,
              "the book of %s in %s cannot be used (%s): only this process knows its leases",
-             provider->name, provider->agent->directory.path, lease_error_text(error));
+             provider->name, provider->agent->directory.path, trouble);
+}
+
+/* An agent serves this host, so that its processes could meet in its book: deciding alone would be
+ * deciding against them. The agent itself has nobody else. */
+static bool must_not_go_alone(const struct provider *provider, int error)
+{
+    struct lease_agent *agent = provider->agent;
+    bool spoilt = error == LEASE_ENOSPC || error == LEASE_ELAYOUT || error == LEASE_EDAMAGED;
+    return spoilt && !(agent->flags & LEASE_OPEN_DAEMON) && !agent->speaker &&
+           reader_has_speaker(agent);
 }
 
 /* What is fixed is told to the book once, so that processes to which the provider was not declared
@@ -227,6 +261,8 @@ static int open_locked(struct provider *provider, bool create)
         error = open_host_tier(provider, create);
         if (error == LEASE_ELOCKED)
             return error; /* somebody makes it just now: that is no reason to decide alone */
+        if (must_not_go_alone(provider, error))
+            return error;
         if (error < 0 && error != LEASE_EUNKNOWN) {
             warn_of_fallback(provider, error);
             blank_book(provider);

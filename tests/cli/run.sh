@@ -454,6 +454,7 @@ run x, -- true
 run x/y -- true
 run --provider x x -- true
 run --provider x=gopher://h x -- true
+run --provider x=static:1,key-file=/nonexistent x -- true
 run --config /nonexistent x -- true
 acquire
 acquire x y
@@ -823,6 +824,31 @@ case_escapes_reach_no_terminal()
     start_agent
     ! grep -q "$(printf '\033')" agent.err || broken "the agent prints an escape"
     end_agent
+}
+
+case_a_program_that_cannot_be_run()
+{
+    expect 75 "$lease" run --provider p=exec:/nonexistent p -- true
+    one_line
+    says err 'the program tells nothing: /nonexistent: '
+}
+
+# What stands in the book's place is named, with the mend.
+case_something_else_in_the_books_place()
+{
+    local book=$LEASE_DIR/x.v1.book
+    ln -s /etc/passwd "$book"
+    expect 0 run x -- true
+    one_line
+    says err 'x.v1.book is a symbolic link: remove it'
+    expect 1 own doctor
+    says out 'mend: remove it'
+    rm "$book" && mkfifo "$book"
+    expect 0 run x -- true
+    says err 'x.v1.book is no regular file: remove it'
+    rm "$book" && mkdir "$book"
+    expect 0 run x -- true
+    says err 'x.v1.book is a directory: remove it'
 }
 
 # What is printed where nobody listens must not land in the file that is opened next: a book.
