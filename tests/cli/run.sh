@@ -786,6 +786,24 @@ case_a_spoilt_book_is_told_by_its_holder()
     spoil_under_a_holder 'rm -r "$LEASE_DIR"' 'was removed'
 }
 
+# Its lease has another name then, and waiting for it would still be waiting for oneself.
+case_nested_in_a_lease_that_was_taken_again()
+{
+    start x -- sh -c 'until [ -e go ]; do sleep 0.01; done
+        "$1" run --provider "$2" --nested share x -- sh -c "echo \$LEASE_ID" >shared
+        "$1" run --provider "$2" --wait 60 x -- true' - "$lease" $x 2>err
+    until_true lease_count_is 1
+    rm "$LEASE_DIR/x.v1.book"
+    until_true grep -q 'was removed' err
+    until_true lease_count_is 1
+    own ls --json | grep -o 'x:[a-z2-7]\{26\}' | head -n 1 >wanted
+    : >go
+    wait $!
+    [ $? = 75 ] || broken "it waited for itself"
+    says err 'already runs under'
+    cmp -s shared wanted || broken "shares $(cat shared) instead of $(cat wanted)"
+}
+
 case_an_emptied_book_is_told_by_whoever_finds_it()
 {
     expect 0 run x -- true

@@ -147,7 +147,7 @@ static void who_initialises_knows_what_was_there(void **state)
     host_table_close(&room->b->table);
     host_table_close(&room->a->table);
     int fd = openat(room->dir, "z4.v1.book", O_RDWR | O_TRUNC | O_CLOEXEC);
-    struct statx facts;
+    struct statx facts = {0};
     bool tells = statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &facts) == 0 &&
                  (facts.stx_mask & STATX_BTIME) != 0;
     struct timespec later[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = facts.stx_btime.tv_sec + 1}};
