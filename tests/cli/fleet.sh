@@ -40,8 +40,9 @@ end_hosts()
     local name
     for name in "${!pids[@]}"; do
         kill -CONT "${pids[$name]}" 2>/dev/null
-        kill "${pids[$name]}" 2>/dev/null
-        wait "${pids[$name]}" 2>/dev/null
+        if kill "${pids[$name]}" 2>/dev/null; then
+            wait "${pids[$name]}" 2>/dev/null || broken "$name did not end well: $(tail -c 600 "$name.log")"
+        fi
         unset "pids[$name]"
     done
 }
