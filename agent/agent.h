@@ -2,7 +2,7 @@
  *
  * Locks, in the order in which they may be taken: agent->providers_mutex (the list grows, never
  * shrinks), group->mutex, provider->mutex (its book and table), agent->directory_mutex, agent->held_mutex (our
- * own leases). None is held
+ * own leases), and that of remote.h, under which the directory's may be taken. None is held
  * while anything is awaited, but for the book's file lock under provider->mutex, within its budget.
  */
 #ifndef AGENT_AGENT_H

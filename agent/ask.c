@@ -251,10 +251,12 @@ int asking_wait(struct asking *asking)
 
 enum lease_basis asking_basis(const struct asking *asking)
 {
-    const struct provider *provider = asking->provider;
-    bool read = book_is_probed(provider->book) && !asking->blind;
+    struct provider *provider = asking->provider;
     if (asking->named)
         return LEASE_BASIS_OWNER;
+    pthread_mutex_lock(&provider->mutex);
+    bool read = book_is_probed(provider->book) && !asking->blind;
+    pthread_mutex_unlock(&provider->mutex);
     if (provider->reach == LEASE_REACH_PROCESS)
         return read ? LEASE_BASIS_READING : LEASE_BASIS_PROCESS;
     if (provider->owned && !asking->remote)

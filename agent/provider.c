@@ -450,6 +450,8 @@ static int step_in_group(struct provider *provider, bool blind, struct event *ev
     provider->blind = blind;
     error = provider_step_locked(provider, event, effects, budget_ms);
     provider->blind = false;
+    if (blind && provider->table)
+        settle_probed(provider);
     pthread_mutex_unlock(&provider->mutex);
     group_leave(provider, error < 0 ? NULL : effects);
     return error;
