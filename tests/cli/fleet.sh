@@ -181,6 +181,24 @@ case_run_from_a_host_with_only_a_peer()
     end_hosts
 }
 
+case_no_peer_answers()
+{
+    mkdir -m 700 third
+    local nobody=tcp://127.0.0.1:1
+    expect 0 on third fleet --peer "$nobody"
+    says out 'no peer told of one'
+    expect 0 on third peers --peer "$nobody"
+    says out 'no peer answers'
+    expect 69 on third run z4 --peer "$nobody" -- true
+    one_line
+    says err 'nor told by a peer that answers'
+    expect 0 on third run z4 --peer "$nobody" --provider z4=static:1,own=yes -- true
+    silent err
+    echo 'peer = nonsense' >third.conf
+    expect 64 on third fleet --config third.conf
+    one_line
+}
+
 case_peers_of_the_configuration()
 {
     two_hosts
