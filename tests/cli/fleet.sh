@@ -53,6 +53,20 @@ told()
     on "$1" $2 2>&1 | grep -qE -- "$3"
 }
 
+# soon CODE COMMAND...: as expect, but a peer may be slow to answer on a machine that has much to do
+soon()
+{
+    until_true exits "$@"
+}
+
+exits()
+{
+    local want=$1
+    shift
+    "$@" >out 2>err
+    [ $? = "$want" ]
+}
+
 # z4 and m5, which know each other; the latter alone was told of the former
 two_hosts()
 {
@@ -155,23 +169,22 @@ case_run_from_a_host_with_only_a_peer()
     mkdir -m 700 third
     local peer
     peer=$(endpoint z4)
-    expect 0 on third fleet --peer "$peer"
-    says out ' m5 '
-    expect 0 on third peers --peer "$peer"
-    [ "$(grep -c ' live ' out)" = 2 ] || broken "not two peers: $(cat out)"
-    expect 0 on third run m5,z4 --peer "$peer" --label here -- sh -c 'echo "$LEASE_PROVIDER $LEASE_REACH"'
+    until_true told third "fleet --peer $peer" '^m5 '
+    until_true told third "peers --peer $peer" '^m5 .* live '
+    until_true told third "peers --peer $peer" '^z4 .* live '
+    soon 0 on third run m5,z4 --peer "$peer" --label here -- sh -c 'echo "$LEASE_PROVIDER $LEASE_REACH"'
     grep -qx 'm5 fleet' out || broken "placed elsewhere: $(cat out)"
     silent err
-    expect 3 on third run z4 --peer "$peer" -- sh -c 'exit 3'
-    expect 0 on third acquire z4 --peer "$peer"
+    soon 3 on third run z4 --peer "$peer" -- sh -c 'exit 3'
+    soon 0 on third acquire z4 --peer "$peer"
     local id
     id=$(cat out)
     told z4 'ls z4' "^$id +leased" || broken "its owner does not know it"
     expect 75 on m5 run z4 -- true
     one_line
-    expect 0 on third run z4,m5 --peer "$peer" -- sh -c 'echo "$LEASE_PROVIDER"'
+    soon 0 on third run z4,m5 --peer "$peer" -- sh -c 'echo "$LEASE_PROVIDER"'
     grep -qx m5 out || broken "no fallback: $(cat out)"
-    expect 0 on third verify "$id" --peer "$peer" --require owner --json
+    soon 0 on third verify "$id" --peer "$peer" --require owner --json
     says out '"basis":"owner"'
     expect 0 on third release "$id" --peer "$peer"
     until_true on m5 run z4 -- true # as soon as it has heard of the release
@@ -204,11 +217,11 @@ case_peers_of_the_configuration()
     two_hosts
     mkdir -m 700 third
     echo "peer = $(endpoint z4)" >third.conf
-    expect 0 on third run m5 --config third.conf -- sh -c 'echo "$LEASE_REACH"'
+    soon 0 on third run m5 --config third.conf -- sh -c 'echo "$LEASE_REACH"'
     says out fleet
     mkdir -p "$HOME/.config/leasehold"
     cp third.conf "$HOME/.config/leasehold/leasehold.conf"
-    expect 0 on third run m5 -- sh -c 'echo "$LEASE_REACH"'
+    soon 0 on third run m5 -- sh -c 'echo "$LEASE_REACH"'
     says out fleet
     end_hosts
 }
