@@ -118,7 +118,7 @@ case_two_hosts_see_each_other()
 case_watch_shows_other_hosts()
 {
     two_hosts
-    on m5 watch z4 >watched 2>err &
+    "$lease" watch --dir "$work/$case_name/m5" z4 >watched 2>err & # not `on`: its shell would be killed
     local watcher=$!
     until_true grep -q '"event":"snapshot"' watched
     on z4 run z4 -- sh -c "until grep -q '\"event\":\"change\".*\"dispatched\":1' watched; do sleep 0.02; done"
