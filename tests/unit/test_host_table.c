@@ -204,6 +204,22 @@ static void another_boot_begins_afresh_above_the_old_epoch(void **state)
     assert_false(lease_id_equal(next.lease, granted.lease));
 }
 
+/* Who begins it afresh may die after the mark is gone: the next one still goes above. */
+static void a_book_left_half_made_keeps_its_epoch(void **state)
+{
+    struct room *room = *state;
+    assert_false(host_table_was_initialised(room->dir, "z4"));
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_true(host_table_was_initialised(room->dir, "z4"));
+    host_table_close(&room->a->table);
+    struct host_file *file = map(room, "z4.v1.book");
+    atomic_store(&file->header.magic, 0);
+    munmap(file, sizeof *file);
+    assert_false(host_table_was_initialised(room->dir, "z4"));
+    assert_int_equal(open_seat(room, room->b, true), 0);
+    assert_int_equal(room->b->book.head.epoch, 1001);
+}
+
 /* ---- sharing -------------------------------------------------------------------------------------------- */
 
 static void what_one_commits_the_other_loads(void **state)
@@ -432,6 +448,7 @@ int main(void)
         TEST(who_initialises_knows_what_was_there),
         TEST(of_sixteen_at_once_one_initialises),
         TEST(another_boot_begins_afresh_above_the_old_epoch),
+        TEST(a_book_left_half_made_keeps_its_epoch),
         TEST(what_one_commits_the_other_loads),
         TEST(a_look_takes_no_lock),
         TEST(the_log_keeps_what_happened_in_order),
