@@ -271,6 +271,9 @@ static const struct refused refused[] = {
 static void what_is_wrong_is_named(void **state)
 {
     (void)state;
+    assert_string_equal(wire_fault_text((enum wire_fault)99), "unknown fault");
+    assert_string_equal(message_op_word(MESSAGE_HELLO), "hello");
+    assert_string_equal(message_op_word((enum message_op)99), "");
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const struct refused *row = &refused[i];
         struct message m;

@@ -135,6 +135,22 @@ static void a_waiter_for_an_index_holds_back_only_that_index(void **state)
     (void)any;
 }
 
+/* Asked again before its turn, a waiter for the go stays where it is. */
+static void who_asks_again_passes_nobody(void **state)
+{
+    (void)state;
+    on_static(2);
+    struct lease_id a = dispatched("a"), b = granted(acquire());
+    struct lease_id first = waits(acquire(.units = 2, .wait_ms = 60000));
+    struct lease_id second = waits(acquire(.wait_ms = 60000));
+    assert_int_equal(verify(second).reason, REASON_AHEAD); /* it is not even held */
+    release(a);
+    release(b);
+    is_state(first, HELD);
+    struct lease_id last = waits(acquire(.index = slot(1), .wait_ms = 60000));
+    is_state(last, WAITING);
+}
+
 /* A waiter for any slot is the head for everybody. */
 static void a_waiter_for_any_slot_holds_back_an_index(void **state)
 {
@@ -355,6 +371,7 @@ int main(void)
         cmocka_unit_test(nobody_passes_the_head),
         cmocka_unit_test(waiters_are_served_in_their_order),
         cmocka_unit_test(a_waiter_for_an_index_holds_back_only_that_index),
+        cmocka_unit_test(who_asks_again_passes_nobody),
         cmocka_unit_test(a_waiter_for_any_slot_holds_back_an_index),
         cmocka_unit_test(a_wait_ends),
         cmocka_unit_test(one_who_gives_up_makes_way),
