@@ -257,6 +257,7 @@ static const struct refused refused[] = {
         "error"},
     {"an error of -2^63", BYTES("\x85" V YIELD REQ NO "\xa5" "error\xd3\x80\0\0\0\0\0\0\0"),
         WIRE_EVALUE, "error"},
+    {"an error in words", BYTES("\x85" V YIELD REQ NO "\xa5" "error\xa2no"), WIRE_ETYPE, "error"},
     {"an ok with an error", BYTES("\x85" V YIELD REQ OK "\xa5" "error\xff"), WIRE_EVALUE, "ok"},
     {"an ok refusal", BYTES("\x85" V "\xa2op\xa7refusal" REQ OK "\xa5" "error\xff"), WIRE_EVALUE,
         "ok"},
@@ -288,6 +289,22 @@ static void what_is_wrong_is_named(void **state)
         }
         assert_true(m.pid == 0 && m.provider[0] == '\0' && m.version[0] == '\0');
     }
+}
+
+/* One above the maximum, each of them a name as it should be. */
+static void more_providers_than_the_maximum_are_refused(void **state)
+{
+    (void)state;
+    static const char head[] = "\x86" V HELLO REQ NO "\xa5"
+                               "error\xff\xa9providers\xdc\x00\x41";
+    uint8_t bytes[sizeof head - 1 + 2 * (WIRE_PROVIDERS_MAX + 1)];
+    struct message m;
+    const char *field = NULL;
+    memcpy(bytes, head, sizeof head - 1);
+    for (size_t i = sizeof head - 1; i < sizeof bytes; i += 2)
+        memcpy(bytes + i, "\xa1p", 2);
+    assert_int_equal(message_decode(bytes, sizeof bytes, &m, &field), WIRE_EVALUE);
+    assert_string_equal(field, "providers");
 }
 
 static void what_may_be_is_taken(void **state)
@@ -331,6 +348,8 @@ static void what_is_not_taken_is_not_sent(void **state)
     assert_string_equal(field, "provider");
     memset(m.provider, 'x', sizeof m.provider); /* without an end */
     assert_int_equal(message_encode(&m, bytes, sizeof bytes, &used, &field), WIRE_EVALUE);
+    (void)strcpy(m.provider, "no name");
+    assert_int_equal(message_encode(&m, bytes, sizeof bytes, &used, &field), WIRE_EVALUE);
     message_request(&m, MESSAGE_REFUSAL, req);
     assert_int_equal(message_encode(&m, bytes, sizeof bytes, &used, &field), WIRE_EOP);
     message_request(&m, MESSAGE_OP_COUNT, req);
@@ -342,6 +361,16 @@ static void what_is_not_taken_is_not_sent(void **state)
     m.pid = 0;
     m.kind = (enum message_kind)9;
     assert_int_equal(message_encode(&m, bytes, sizeof bytes, &used, NULL), WIRE_EVALUE);
+    struct message reply;
+    message_request(&m, MESSAGE_HELLO, req);
+    message_reply(&reply, &m);
+    reply.error = 5;
+    assert_int_equal(message_encode(&reply, bytes, sizeof bytes, &used, &field), WIRE_EVALUE);
+    assert_string_equal(field, "error");
+    reply.error = -1;
+    reply.provider_count = WIRE_PROVIDERS_MAX + 1;
+    assert_int_equal(message_encode(&reply, bytes, sizeof bytes, &used, &field), WIRE_EVALUE);
+    assert_string_equal(field, "providers");
 }
 
 static void text_is_cut_at_a_character(void **state)
@@ -482,6 +511,7 @@ int main(void)
         cmocka_unit_test(nothing_cut_short_is_taken),
         cmocka_unit_test(no_buffer_is_overrun),
         cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(more_providers_than_the_maximum_are_refused),
         cmocka_unit_test(what_may_be_is_taken),
         cmocka_unit_test(a_long_message_is_not_looked_at),
         cmocka_unit_test(what_is_not_taken_is_not_sent),

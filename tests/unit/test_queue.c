@@ -135,20 +135,21 @@ static void a_waiter_for_an_index_holds_back_only_that_index(void **state)
     (void)any;
 }
 
-/* Asked again before its turn, a waiter for the go stays where it is. */
+/* Asked again before its turn, one who waits for the go stays where it is. */
 static void who_asks_again_passes_nobody(void **state)
 {
     (void)state;
-    on_static(2);
-    struct lease_id a = dispatched("a"), b = granted(acquire());
-    struct lease_id first = waits(acquire(.units = 2, .wait_ms = 60000));
-    struct lease_id second = waits(acquire(.wait_ms = 60000));
-    assert_int_equal(verify(second).reason, REASON_AHEAD); /* it is not even held */
-    release(a);
-    release(b);
-    is_state(first, HELD);
-    struct lease_id last = waits(acquire(.index = slot(1), .wait_ms = 60000));
-    is_state(last, WAITING);
+    on_counting_server(2);
+    struct lease_id first = granted(acquire()), second = granted(acquire());
+    counts(2);
+    waits(verify(first, .wait_ms = 60000));
+    waits(verify(second, .wait_ms = 60000));
+    struct answer answer = verify(second, .wait_ms = 60000);
+    assert_int_equal(answer.verdict, ANSWER_WAIT);
+    assert_int_equal(answer.reason, REASON_AHEAD);
+    counts(1);
+    is_state(first, DISPATCHED);
+    is_state(second, WAITING);
 }
 
 /* A waiter for any slot is the head for everybody. */
