@@ -23,7 +23,7 @@ ninja -C "$folder" >/dev/null
 find "$folder" -name '*.gcda' -delete
 rc=0
 ctest --test-dir "$folder" -j "$(nproc)" -R "$filter" >"$folder/tests.log" 2>&1 </dev/null || rc=$?
-tail -n 20 "$folder/tests.log" | grep -E 'tests passed|Failed|Timeout' || true
+grep -E '% tests passed|\((Failed|Timeout)\)$' "$folder/tests.log" || true
 gcovr --root . --filter broker/ --filter proto/ --exclude-branches-by-pattern '.*assert\(.*' \
     --gcov-ignore-parse-errors -j "$(nproc)" \
     --txt "$folder/coverage.txt" --html-details "$folder/coverage.html" \
