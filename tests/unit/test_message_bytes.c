@@ -121,6 +121,7 @@ static const struct refused refused[] = {
         "error"},
     {"an error of -2^63", BYTES("\x85" V YIELD REQ NO "\xa5" "error\xd3\x80\0\0\0\0\0\0\0"),
         WIRE_EVALUE, "error"},
+    {"an error in words", BYTES("\x85" V YIELD REQ NO "\xa5" "error\xa2no"), WIRE_ETYPE, "error"},
     {"an ok with an error", BYTES("\x85" V YIELD REQ OK "\xa5" "error\xff"), WIRE_EVALUE, "ok"},
     {"an ok refusal", BYTES("\x85" V "\xa2op\xa7refusal" REQ OK "\xa5" "error\xff"), WIRE_EVALUE,
         "ok"},
@@ -152,6 +153,8 @@ static const struct refused refused[] = {
 static void what_is_wrong_is_named(void **state)
 {
     (void)state;
+    assert_string_equal(wire_fault_text((enum wire_fault)99), "unknown fault");
+    assert_string_equal(message_op_word((enum message_op)99), "");
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const struct refused *row = &refused[i];
         struct message m;
