@@ -85,6 +85,7 @@ enum lease_open_flags {
     LEASE_OPEN_CLIENT = 1 << 0,  /* never speak for the host (command-line tools) */
     LEASE_OPEN_PROCESS = 1 << 1, /* only the process tier: use no runtime directory */
     LEASE_OPEN_DAEMON = 1 << 2,  /* speak, and refuse to run beside another daemon */
+    LEASE_OPEN_FLEET = 1 << 3,   /* open what the fleet needs although nobody is named yet */
 };
 
 struct lease_options {

@@ -11,6 +11,7 @@
 #include "agent/http.h"
 #include "agent/probe.h"
 #include "agent/service.h"
+#include "agent/speaker_outside.h"
 #include "broker/host_beat.h"
 
 #define SPEAKER_LOCK_FILE  "agent.lock"
@@ -68,6 +69,7 @@ struct speaker {
     uint32_t prober_count;
     struct prober *probers[PROVIDERS_MAX];
     struct room *room;        /* what there is of the fleet; NULL: nothing */
+    struct outside outside;
     _Atomic unsigned watches; /* enum speaker_watches */
 };
 

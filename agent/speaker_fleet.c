@@ -82,6 +82,7 @@ static void bind_all(struct room *room)
     if (error < 0)
         complain(room, "publish at", publish, error);
     room->routes_changed = true;
+    outside_show(room);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -395,6 +396,7 @@ void room_run(struct room *room)
     ns_t now = host_now_ns();
     if (now >= room->bind_ns)
         bind_all(room);
+    outside_run(room, now);
     peers_run(room, now);
     errands_run(room, now);
     for (uint32_t i = 0; i < room->voice_count; i++)

@@ -195,6 +195,10 @@ bool room_is_epoch_mad(uint64_t epoch);
 /* ---- speaker_routes.c */
 void room_write_routes(struct room *room, ns_t now);
 
+/* ---- speaker_outside.c */
+void outside_run(struct room *room, ns_t now); /* takes who was told */
+void outside_show(struct room *room);          /* where it is bound now */
+
 /* ---- speaker_publish.c */
 void publish_run(struct room *room, ns_t now);
 ns_t publish_deadline(const struct room *room);

@@ -10,6 +10,7 @@
 #include "broker/host_clock.h"
 #include "broker/host_table.h"
 #include "tools/lease_doctor.h"
+#include "tools/lease_host.h"
 
 #define LOOK_MS 1000
 
@@ -101,6 +102,31 @@ static void check_health(struct doctor *doctor, const struct provider_spec *spec
     }
 }
 
+#define LOCK_MS 100 /* nobody who is at work holds a book's lock for so long */
+
+static void say_locked(struct doctor *doctor, const char *name)
+{
+    char mend[64];
+    uint32_t pid = host_book_locked_by(doctor->directory, name);
+    bool stopped = pid && host_is_stopped(pid);
+    snprintf(mend, sizeof mend, stopped ? "kill -CONT %u, or end it" : "end process %u", pid);
+    if (pid)
+        doctor_wrong(doctor, name, mend, "its book is locked by process %u%s: nobody gets a lease",
+                     pid, stopped ? ", which is stopped" : "");
+    else
+        doctor_wrong(doctor, name, "look again, and for a process in another pid namespace",
+                     "its book is locked by a process that cannot be told");
+}
+
+static void check_lock(struct doctor *doctor, const char *name, struct host_lock *lock)
+{
+    int rc = host_lock_acquire(lock, HOST_LOCK_EXCLUSIVE, LOCK_MS);
+    if (rc == 0)
+        host_lock_release(lock);
+    else if (rc == LEASE_ELOCKED)
+        say_locked(doctor, name);
+}
+
 /* With a book that cannot be used each process counts its own leases only. */
 static void check_book(struct doctor *doctor, const struct provider_spec *spec)
 {
@@ -115,9 +141,12 @@ static void check_book(struct doctor *doctor, const struct provider_spec *spec)
     book_init(&book, spec->name, &settings);
     int rc = host_table_open(&table, dir, spec->name, &book, &options);
     close(dir);
-    if (rc == 0)
+    if (rc == 0) {
+        check_lock(doctor, spec->name, &table.lock);
         host_table_close(&table);
-    else if (rc != LEASE_EUNKNOWN) /* which is a book that nobody has made yet */
+    } else if (rc == LEASE_ELOCKED) {
+        say_locked(doctor, spec->name);
+    } else if (rc != LEASE_EUNKNOWN) /* which is a book that nobody has made yet */
         doctor_wrong(doctor, spec->name, "end who uses it, then remove that file",
                      "its book %s/%s" HOST_TABLE_SUFFIX " cannot be used (%s): processes of this "
                      "host do not see each other's leases",

@@ -9,9 +9,10 @@
 #include "broker/host_beat.h"
 #include "broker/host_clock.h"
 #include "broker/host_process.h"
+#include "broker/host_table.h"
 
 /* The state letter of /proc/PID/stat, after the name in parentheses, which may hold anything. */
-static bool is_stopped(uint32_t pid)
+bool host_is_stopped(uint32_t pid)
 {
     char path[32], text[512];
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
@@ -53,7 +54,7 @@ void host_speaker(const char *directory, struct host_speaker *speaker)
     speaker->elsewhere = beat.pidns != 0 && self.pidns != 0 && beat.pidns != self.pidns;
     speaker->exists = !speaker->elsewhere && host_process_check(beat.pid, beat.pid_start,
                                                                 beat.pidns) == HOST_PROCESS_ALIVE;
-    speaker->stopped = speaker->exists && is_stopped(beat.pid);
+    speaker->stopped = speaker->exists && host_is_stopped(beat.pid);
     speaker->kind = beat.kind == HOST_BEAT_DAEMON     ? "daemon"
                     : beat.kind == HOST_BEAT_EMBEDDED ? "embedded"
                                                       : "";
@@ -64,4 +65,21 @@ bool host_speaker_lives(const char *directory)
     struct host_speaker speaker;
     host_speaker(directory, &speaker);
     return speaker.alive && !speaker.stopped;
+}
+
+uint32_t host_book_locked_by(const char *directory, const char *provider)
+{
+    char name[HOST_TABLE_NAME_SIZE];
+    struct host_lock lock;
+    uint32_t pid = 0;
+    int folder = directory[0] ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (folder < 0)
+        return 0;
+    host_table_name(provider, name);
+    if (host_lock_open(&lock, folder, name, HOST_LOCK_READ, 0) == 0) {
+        pid = host_lock_holder(&lock);
+        host_lock_close(&lock);
+    }
+    close(folder);
+    return pid;
 }

@@ -318,17 +318,74 @@ static int place(struct run *run)
 
 /* ---- below another lease run ----------------------------------------------------------------- */
 
-/* Whether the lease that our parent holds is on one of the candidates: waiting for another would
- * be waiting for oneself. */
-static bool is_nested(const struct cli *cli, const char **id)
+static bool is_candidate(const struct cli *cli, const char *provider)
 {
-    *id = getenv("LEASE_ID");
-    size_t length = *id ? strcspn(*id, ":") : 0;
     for (size_t i = 0; i < cli->candidate_count; i++)
-        if (length > 0 && strlen(cli->candidates[i]) == length &&
-            strncmp(cli->candidates[i], *id, length) == 0)
+        if (strcmp(cli->candidates[i], provider) == 0)
             return true;
     return false;
+}
+
+static const struct lease_view *find_view(const struct lease_fleet *fleet, const char *provider)
+{
+    for (uint32_t i = 0; i < fleet->provider_count; i++)
+        if (strcmp(fleet->providers[i].provider, provider) == 0)
+            return &fleet->providers[i];
+    return NULL;
+}
+
+static const struct lease_entry *find_entry(const struct lease_fleet *fleet, const char *id)
+{
+    for (uint32_t i = 0; i < fleet->lease_count; i++)
+        if (strcmp(fleet->leases[i].id, id) == 0)
+            return &fleet->leases[i];
+    return NULL;
+}
+
+static void fill_parent(struct lease *lease, const struct lease_view *view,
+                        const struct lease_entry *entry)
+{
+    snprintf(lease->url, sizeof lease->url, "%s", view->url);
+    lease->token = entry->token;
+    lease->left_ms = entry->left_ms;
+    lease->units = entry->units;
+    lease->slot = entry->slot;
+    lease->reach = entry->reach;
+}
+
+/* Where nobody here can know the lease (of one process alone, or of another host), its name is
+ * believed. */
+static bool is_out_of_sight(const struct lease_view *view)
+{
+    const char *reach = getenv("LEASE_REACH");
+    return (reach && strcmp(reach, lease_reach_name(LEASE_REACH_PROCESS)) == 0) || !view ||
+           view->reach == LEASE_REACH_FLEET;
+}
+
+enum parent { PARENT_NONE, PARENT_KNOWN, PARENT_BELIEVED };
+
+/* The lease that our parent holds, where it is on one of the candidates: waiting for another would
+ * be waiting for oneself. A lease that has ended is none: whoever was left running behind a `lease
+ * run` that is over has its name for ever. */
+static enum parent find_parent(const struct cli *cli, struct lease *lease)
+{
+    struct lease_id id;
+    struct lease_fleet *fleet = NULL;
+    const char *text = getenv("LEASE_ID");
+    memset(lease, 0, sizeof *lease);
+    if (!text || !lease_id_parse(text, lease->provider, &id) ||
+        !is_candidate(cli, lease->provider) || lease_fleet(cli->agent, &fleet) < 0)
+        return PARENT_NONE;
+    snprintf(lease->id, sizeof lease->id, "%s", text);
+    const struct lease_view *view = find_view(fleet, lease->provider);
+    const struct lease_entry *entry = find_entry(fleet, text);
+    enum parent parent = entry                   ? PARENT_KNOWN
+                         : is_out_of_sight(view) ? PARENT_BELIEVED
+                                                 : PARENT_NONE;
+    if (view && entry)
+        fill_parent(lease, view, entry);
+    lease_fleet_free(&fleet);
+    return parent;
 }
 
 static int refuse_nested(const struct cli *cli, const char *id)
@@ -337,6 +394,16 @@ static int refuse_nested(const struct cli *cli, const char *id)
         "under that lease, --nested new takes another",
         id);
     return cli->options.busy_code;
+}
+
+/* Under the parent's lease: what it is now, or what we were told of it where it cannot be seen. */
+static int share(struct run *run, enum parent parent, const struct lease *lease)
+{
+    extern char **environ;
+    const char *directory = lease_agent_directory(run->cli->agent);
+    char **block = parent == PARENT_KNOWN ? child_environment(lease, directory, NULL) : environ;
+    signals_restore(&run->signals);
+    return child_become(run->cli->options.command, block);
 }
 
 /* Our own name of whoever runs: what a person typed, not where it lies. */
@@ -354,17 +421,11 @@ int command_run(struct cli *cli)
 {
     struct run run = {.cli = cli};
     char label[LABEL_SIZE];
-    const char *id;
+    struct lease lease;
     bool configured = cli_configure(cli);
     int code = cli_candidates(cli, cli->options.operands[0]);
     if (code != EXIT_DONE)
         return code;
-    if (cli->options.nested != NESTED_NEW && is_nested(cli, &id)) {
-        if (cli->options.nested == NESTED_REFUSE)
-            return refuse_nested(cli, id);
-        extern char **environ;
-        return child_become(cli->options.command, environ);
-    }
     if (!signals_open(&run.signals)) {
         say("signals cannot be taken: %m");
         return EXIT_INTERNAL;
@@ -375,5 +436,11 @@ int command_run(struct cli *cli)
     code = cli_open(cli);
     if (code == EXIT_INTERNAL && may_run_without(cli))
         return run_without(&run, "no agent can be opened");
-    return code == EXIT_DONE ? place(&run) : code;
+    if (code != EXIT_DONE)
+        return code;
+    enum parent parent = cli->options.nested == NESTED_NEW ? PARENT_NONE : find_parent(cli, &lease);
+    if (parent == PARENT_NONE)
+        return place(&run);
+    return cli->options.nested == NESTED_REFUSE ? refuse_nested(cli, lease.id)
+                                                : share(&run, parent, &lease);
 }

@@ -6,6 +6,7 @@
 
 #include "broker/record.h"
 #include "tools/lease_cli.h"
+#include "tools/lease_host.h"
 
 #define LINE_SIZE 2048
 
@@ -70,11 +71,30 @@ static bool wait_may_help(const struct cli *cli)
     return helps;
 }
 
+/* Who is in the way, where the library has not said so. `what` is a provider or a lease of one. */
+static int say_locked(const struct cli *cli, const char *what)
+{
+    char provider[NAME_SIZE] = "";
+    size_t length = strcspn(what, ":");
+    if (length < sizeof provider)
+        memcpy(provider, what, length);
+    uint32_t pid = name_is_valid(provider) && cli->agent
+                       ? host_book_locked_by(lease_agent_directory(cli->agent), provider)
+                       : 0;
+    if (pid)
+        say("%s: book locked by pid %u, continue or end that process", what, pid);
+    else
+        say("%s: book locked by another process, try again", what);
+    return exit_code_of(cli, LEASE_ELOCKED);
+}
+
 int say_refusal(const struct cli *cli, const char *what, int error,
                 const struct lease_verdict *verdict)
 {
     if (error == LEASE_EUNKNOWN)
         return say_unknown(cli, what);
+    if (error == LEASE_ELOCKED && !(verdict && verdict->reason[0]))
+        return say_locked(cli, what);
     const char *reason = verdict && verdict->reason[0] ? verdict->reason : lease_strerror(error);
     const char *mend = "";
     if (error == LEASE_EBUSY && wait_may_help(cli))

@@ -403,6 +403,34 @@ case_nested()
     gone_afterwards
 }
 
+# A name of a lease that is none, or has ended, is nobody's.
+case_nested_in_nothing()
+{
+    expect 0 env LEASE_ID=x:aaaaaaaaaaaaaaaaaaaaaaaaaa "$lease" run --provider $x x -- true
+    expect 0 env LEASE_ID=x:nonsense "$lease" run --provider $x x -- true
+    silent err
+    start x -- sleep 600
+    until_true lease_count_is 1
+    local parent
+    parent=$(own ls --json | grep -o 'x:[a-z2-7]\{26\}' | head -n 1)
+    expect 75 env LEASE_ID=x:aaaaaaaaaaaaaaaaaaaaaaaaaa "$lease" run --nested share \
+        --provider $x x -- echo RAN
+    silent out
+    expect 0 env LEASE_ID="$parent" "$lease" run --nested share --provider $x,url=http://there x -- \
+        sh -c 'echo "$LEASE_ID $LEASE_PROVIDER $LEASE_URL $LEASE_REACH ${LEASE_TOKEN:?}"'
+    says out "$parent x http://there host "
+    expect 75 env LEASE_ID="$parent" "$lease" run --provider $x --wait 60 x -- true
+    says err "already runs under $parent"
+    kill -TERM $!
+    wait $! 2>/dev/null
+    gone_afterwards
+    expect 0 env LEASE_ID="$parent" "$lease" run --provider $x x -- true
+    expect 0 env LEASE_ID="$parent" "$lease" run --nested share --provider $x x -- \
+        sh -c 'echo "$LEASE_ID"'
+    ! grep -q "$parent" out || broken "shares a lease that has ended"
+    gone_afterwards
+}
+
 case_usage()
 {
     local line
@@ -673,6 +701,64 @@ case_doctor_names_a_stopped_agent()
     end_agent
 }
 
+# A process that is stopped while it holds the lock of the book of x; its id in $stopped
+stop_in_the_lock()
+{
+    perl -MFcntl=:flock -e 'open F, "+<", $ARGV[0] or die; flock F, LOCK_EX; open G, ">", "locked";
+        close G; kill STOP => $$; sleep 600' "$LEASE_DIR/x.v1.book" &
+    stopped=$!
+    until_true test -e locked
+    until_true grep -q '^State:.T' /proc/$stopped/status
+}
+
+end_in_the_lock()
+{
+    kill -KILL $stopped
+    wait $stopped 2>/dev/null
+    rm -f locked
+}
+
+case_a_locked_book_names_its_process()
+{
+    local id command stopped
+    expect 0 own acquire --ttl 60 x
+    id=$(cat out)
+    stop_in_the_lock
+    for command in renew release verify; do
+        expect 75 own $command "$id"
+        one_line
+        says err "book locked by pid $stopped, continue or end that process"
+    done
+    expect 75 run --wait 0.5 x -- true
+    one_line
+    says err "book locked by pid $stopped, continue or end that process"
+    expect 1 own doctor
+    says out "mend: kill -CONT $stopped"
+    end_in_the_lock
+    expect 0 own release "$id"
+    expect 0 own doctor
+}
+
+has_tried_often()
+{
+    cat /proc/"$1"/task/*/status | grep -q '^voluntary_ctxt_switches:.[0-9]\{3\}'
+}
+
+# Whoever waits for a slot gets it when the lock is let go, and meanwhile any other that gets free.
+case_a_wait_outlasts_a_lock()
+{
+    local stopped waiter
+    expect 0 run x -- true
+    stop_in_the_lock
+    expect 0 "$lease" run --provider $x --provider y=static:1,own=yes --wait 20 x,y -- true
+    silent err
+    "$lease" run --provider $x --wait 20 x -- true 2>err &
+    waiter=$!
+    until_true has_tried_often $waiter
+    end_in_the_lock
+    wait $waiter || broken "a wait ended with $?: $(cat err)"
+}
+
 # What is printed where nobody listens must not land in the file that is opened next: a book.
 case_closed_streams_leave_the_book_alone()
 {
@@ -702,6 +788,13 @@ case_a_full_output_is_told()
     "$lease" watch --provider $x >/dev/full 2>err
     [ $? = 70 ] || broken "watch ended well"
     says err 'cannot be written'
+    "$lease" acquire --provider $x x >/dev/full 2>err
+    [ $? = 70 ] || broken "acquire ended well"
+    one_line
+    says err 'given back'
+    lease_count_is 0 || broken "an id that nobody read holds the slot"
+    "$lease" acquire --export --provider $x x 2>err | exec true
+    gone_afterwards
 }
 
 case_doctor_finds_a_spoilt_book()
