@@ -240,34 +240,35 @@ static void take_again(struct lease_agent *agent, const struct held *held)
     provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS);
 }
 
-static void renew(struct lease_agent *agent, const struct held *held)
+int keeper_step(const struct held *held, enum verb verb, struct effects *effects)
 {
-    struct request request = {.verb = VERB_RENEW,
+    struct request request = {.verb = verb,
                               .flags = REQUEST_FIRST,
                               .lease = held->id,
                               .hint = held->cell,
                               .ttl_ms = held->ttl_ms};
     struct event event = {.kind = EVENT_REQUEST, .request = &request};
-    struct effects effects;
     agent_request_id(&request.id);
-    if (provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS) < 0)
+    return provider_step(held->provider, &event, effects, LOCK_BUDGET_MS);
+}
+
+static void renew(struct lease_agent *agent, const struct held *held)
+{
+    struct effects effects;
+    if (keeper_step(held, VERB_RENEW, &effects) < 0)
         return; /* tried again at the next look */
-    if (effects.reply.verdict == ANSWER_GONE) {
+    if (effects.reply.verdict == ANSWER_GONE)
         keeper_report_lost(agent, held->id, effects.reply.reason, effects.reply.end);
-        return;
-    }
-    keeper_renewed(agent, held->id, false, false, event.now);
+    else
+        keeper_renewed(agent, held->id, false, false, host_now_ns());
 }
 
 static void release(struct lease_agent *agent, const struct held *held)
 {
-    struct request request = {
-        .verb = VERB_RELEASE, .flags = REQUEST_FIRST, .lease = held->id, .hint = held->cell};
-    struct event event = {.kind = EVENT_REQUEST, .request = &request};
     struct effects effects;
-    agent_request_id(&request.id);
-    if (provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS) == 0)
-        keeper_remove(agent, &request.lease);
+    struct lease_id id = held->id;
+    if (keeper_step(held, VERB_RELEASE, &effects) == 0)
+        keeper_remove(agent, &id);
 }
 
 bool keeper_renews(const struct held *held)

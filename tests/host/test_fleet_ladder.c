@@ -324,16 +324,14 @@ static void test_silence_is_no_loss(void **state)
     struct lease_request request = asking();
     struct lease_event event;
     int64_t token;
-    request.ttl_ms = 1000;
+    request.ttl_ms = 1500;
     assert_int_equal(place(&request), 0);
     far.manner = FAKE_SILENT;
-    int64_t until = test_now_ns() + 2500 * INT64_C(1000000);
+    int64_t until = test_now_ns() + 3500 * INT64_C(1000000);
     assert_true(eventually(has_passed, &until));
     assert_false(is_lost(&event));
     assert_int_equal(reach_in_view(lease.id, &token), LEASE_REACH_FLEET);
     far.manner = FAKE_GRANTS;
-    uint32_t before = fake_owner_asked(&far, MESSAGE_RENEW);
-    (void)before;
     assert_true(eventually(was_renewed, lease.id));
 }
 
