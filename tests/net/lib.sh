@@ -274,5 +274,36 @@ equal_views()
 # owned HOST PROVIDER OWNER: so it is seen there, and that owner is heard
 owned()
 {
-    sees "$1" "$2" ".owner == \"$3\" and .state == \"live\""
+    sees "$1" "$2" ".owner == \"$3\" and .state == \"live\"" >/dev/null
+}
+
+# ids_at HOST PROVIDER: a line a lease that is seen there: id, state, token
+ids_at()
+{
+    look "$1" "$2" '.leases | map(.id + " " + .state + " " + (.token | tostring)) | sort | .[]'
+}
+
+# ---- work -------------------------------------------------------------------------------------
+
+declare -A holder
+
+# hold HOST NAME PROVIDER [OPTION...]: `lease run`, labelled NAME, of work that ends when it is told to. The
+# lease's id and token are in the files NAME.id and NAME.token of $work
+hold()
+{
+    local host=$1 name=$2 provider=$3
+    shift 3
+    # shellcheck disable=SC2016
+    start "$host" lease run --label "$name" --require owner "$@" "$provider" -- sh -c '
+        echo "$LEASE_TOKEN" >"$0.token"; echo "$LEASE_ID" >"$0.new"; mv "$0.new" "$0.id"
+        while [ ! -e "$0.end" ]; do sleep 0.05; done' "$work/$name" 2>"$work/$name.err" &
+    holder[$name]=$!
+    within 10 test -e "$work/$name.id"
+}
+
+# finish NAME: its work ends; how it went is in $?
+finish()
+{
+    : >"$work/$1.end"
+    wait "${holder[$1]}"
 }
