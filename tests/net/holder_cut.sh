@@ -25,7 +25,7 @@ id=$(look z4 z4 '.leases[0].id')
 token=$(look z4 z4 '.leases[0].token')
 child=$(pgrep -P "$run" curl)
 
-cut lap
+sever lap
 cut_ms=$(now_ms)
 within $((ttl + 5)) sees z4 z4 '.leases == [] and .orphans == 1 and
     any(.work[]; .kind == "orphan" and .was.host == "lap" and .was.label == "generation")'

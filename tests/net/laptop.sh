@@ -49,7 +49,7 @@ for provider in "${owners[@]}"; do
 done
 on lap lease run z4,m5,k2 -- true || broken "no go while all is well: $?"
 
-cut lap
+sever lap
 all_ways "packets are lost"
 heal lap
 within 10 owned lap z4 z4

@@ -169,8 +169,8 @@ start()
     exec "${enter[@]}" "$@"
 }
 
-# cut HOST, heal HOST: frames are lost at the bridge, which neither end notices
-cut()
+# sever HOST, heal HOST: frames are lost at the bridge, which neither end notices
+sever()
 {
     ip -n $switch link set "port-$1" nomaster
 }

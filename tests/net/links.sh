@@ -66,7 +66,7 @@ changed()
 within 5 all_equal
 echo "the laptop's link is cut for $cut_for s"
 cut_ms=$(now_ms)
-cut lap
+sever lap
 shown_stale lap z4
 within 6 is_stale lap m5
 changed
@@ -103,7 +103,7 @@ healed "it is heard again"
 
 echo "flapping"
 for i in 1 2 3 4 5 6 7 8; do
-    cut lap
+    sever lap
     pause 0.6
     heal lap
     pause 0.4

@@ -61,7 +61,7 @@ within 5 equal_views z4 z4 m5 lap
 epoch=$(number .epoch)
 newest=$(newest_token)
 old=$(cat "$work/five.id" "$work/six.id")
-cut z4
+sever z4
 end_agent z4 KILL
 rm -rf "$work/z4/run"
 mkdir -m 700 "$work/z4/run"

@@ -52,7 +52,7 @@ ask lap read 1.5
 on lap lease release "$lease"
 
 echo "the owner is not reached"
-cut z4
+sever z4
 ask lap read 1.5
 [ "$code/$verdict/$basis" = 0/go/reading ] || broken "not a go by a reading"
 mine=$lease
@@ -85,7 +85,7 @@ grep -q '^lease: warning: .*host' "$work/said" || broken "no warning of the basi
 [ "$(wc -l <"$work/said")" = 1 ] || broken "not one line: $(cat "$work/said")"
 
 echo "the server is not reached either"
-cut gpu
+sever gpu
 ask m5 read 1
 [ $code = 75 ] && [ "$verdict" != go ] || broken "a go for a server that nobody reaches"
 heal gpu
