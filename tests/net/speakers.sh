@@ -43,13 +43,10 @@ embedded emb four far
 embedded z4 remote1 near client
 embedded z4 remote2 far client
 for name in one two three four remote1 remote2; do
-    within 10 grep -q ' go ' "$work/$name.log"
+    # those that asked before the speaker had heard of the owner go by what their host knows
+    within 10 grep -q ' go .* owner' "$work/$name.log"
 done
-
-mono_ms()
-{
-    awk '{ printf "%d", $1 * 1000 }' /proc/uptime
-}
+pause 1
 
 # somebody_else OLD: speaks for emb, and answers the other host
 somebody_else()
@@ -122,7 +119,6 @@ pause 1
 [ "$(grep -c ' go ' "$work/two.log")" -gt "$local_gos" ] || broken "the clients of its host stand still"
 on emb lease doctor >"$work/doctor" && broken "doctor finds nothing"
 grep -q "${agent_pid[emb]}" "$work/doctor" || broken "doctor does not name the process: $(cat "$work/doctor")"
-echo "$(awk '{ print $1 }' /proc/uptime) stopped" >"$work/stopped"
 kill -CONT "${agent_pid[emb]}"
 within 5 owned z4 near emb
 goes_on
@@ -163,8 +159,6 @@ count()
 }
 count near $slots one two five remote1
 count far $slots three four remote2
-grep -h ' no ' "$work"/*.log | cut -d' ' -f4- | sort | uniq -c | sort -rn | head -n 5
-grep -h ' release' "$work"/*.log | sort | uniq -c | head -n 3
 for provider in near far; do
     within 10 sees z4 $provider '.leases == [] and .waiting == 0 and .orphans == 0 and .available == '$slots
 done
