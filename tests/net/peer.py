@@ -105,14 +105,14 @@ def eventually(look, what):
 
 
 class Agent:
-    def __init__(self, programs, directory):
+    def __init__(self, programs, directory, prepare=None):
         self.programs = programs
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("LEASE_")}
         self.env.update(LEASE_DIR=directory, HOME=directory, XDG_STATE_HOME=directory,
                         XDG_CONFIG_HOME=directory)
         self.process = subprocess.Popen(
             [os.path.join(programs, "lease-agent"), "--name", "z4", "--listen", "tcp://127.0.0.1:0",
-             "--publish", "tcp://127.0.0.1:0", "--provider", "z4=static:2,own=yes"], env=self.env)
+             "--publish", "tcp://127.0.0.1:0", "--provider", "z4=static:2,own=yes"], env=self.env, preexec_fn=prepare)
         self.fleet = None
 
     def lease(self, *words):
