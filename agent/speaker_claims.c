@@ -47,15 +47,17 @@ static void tell(struct room *room, const struct book *book, const struct record
 
 /* ---- what has ended -------------------------------------------------------------------------- */
 
-/* `record` is that of its cell, and may be another one's by now. */
+/* `record` is that of its cell, and may be another one's by now. What was announced is withdrawn also where
+ * its owner has named it since: a process that did not know the owner gave it back only here. */
 static void take_back(struct room *room, const struct book *book, const struct claimed *claimed,
                       const struct record *record, ns_t now)
 {
     bool same = lease_id_equal(record->id, claimed->id);
     struct record gone = {.id = claimed->id, .units = 1, .slot = -1};
+    memcpy(gone.holder.host, room->speaker->agent->host, sizeof gone.holder.host);
     if (same && record->end == END_LAPSED && is_named(record))
         errands_owe(room, book->provider, claimed->id, false, record->deadline_ns);
-    if (claimed->state != RECORD_FREE || (same && record->end == END_LAPSED))
+    if (claimed->told_ns != 0 || (same && record->end == END_LAPSED))
         tell(room, book, same ? record : &gone, true, now);
 }
 

@@ -135,6 +135,7 @@ int room_open(struct speaker *speaker)
     room->tokens = ROOM_RATE;
     room->asked_ns = NS_NEVER;
     room->written_ns = now - NS_PER_SEC;
+    (void)routes_read(speaker->agent->directory.path, &room->before);
     speaker->room = room;
     int error = open_parts(room);
     if (error < 0) {
@@ -173,6 +174,7 @@ void room_close(struct speaker *speaker)
         free_voice(&room->voices[i]);
     for (uint32_t i = 0; i < ROOM_GATHERS; i++)
         free(room->gathers[i].leases);
+    routes_free(&room->before);
     free(room->fleet);
     free(room->leases);
     free(room->beat);

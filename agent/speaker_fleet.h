@@ -142,6 +142,7 @@ struct room {
     ns_t arrival_ns; /* no request that is read now came before this */
     ns_t hear_ns;    /* the SUB is not looked at before */
     ns_t beat_ns, look_ns, own_ns, addresses_ns, joined_ns, written_ns;
+    struct routes *before; /* as whoever spoke before us left them, or NULL */
     uint64_t distrusted; /* how often we distrusted ourselves */
     bool routes_changed;
     double tokens; /* bytes that may still be told to whoever fetches */

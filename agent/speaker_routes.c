@@ -10,6 +10,7 @@
 
 #define WRITE_NS NS_PER_SEC
 #define TWIN_NS  (10 * NS_PER_SEC)
+#define STAYS_NS (10 * NS_PER_SEC)
 
 static void add_peer(struct routes *routes, const struct fleet_peer *known)
 {
@@ -74,6 +75,30 @@ static void add_offers(struct room *room, struct routes *routes, ns_t now)
     free(names);
 }
 
+static struct route *find(struct routes *routes, const char *provider)
+{
+    for (uint32_t i = 0; i < routes->route_count; i++)
+        if (strcmp(routes->routes[i].provider, provider) == 0)
+            return &routes->routes[i];
+    return NULL;
+}
+
+/* Who takes over has not heard of anybody yet; owners are asked all the same, as before. */
+static void add_remembered(struct room *room, struct routes *routes, ns_t now)
+{
+    for (uint32_t i = 0; room->before && i < room->before->route_count; i++) {
+        const struct route *before = &room->before->routes[i];
+        struct route *route = find(routes, before->provider);
+        if (!before->endpoint[0] || before->heard_ns > now || now - before->heard_ns > STAYS_NS ||
+            (route && route->owner[0]))
+            continue;
+        if (!route && routes->route_count < ROUTES_MAX)
+            route = &routes->routes[routes->route_count++];
+        if (route)
+            *route = *before;
+    }
+}
+
 static void fill(struct room *room, struct routes *routes, ns_t now)
 {
     const char *publish = mesh_endpoint(room->mesh);
@@ -95,6 +120,7 @@ static void fill(struct room *room, struct routes *routes, ns_t now)
             add_other(room, routes, voice->provider->name, voice->provider->owned, now);
     }
     add_offers(room, routes, now);
+    add_remembered(room, routes, now);
 }
 
 void room_write_routes(struct room *room, ns_t now)

@@ -50,7 +50,10 @@ bool heard_draft(const struct step *step, const struct heard_lease *lease, uint6
                  struct record *draft)
 {
     int state = (int)lease->state;
-    if (lease->id.counter == 0 || state < RECORD_HELD || state > RECORD_GONE)
+    const struct book *book = step->book;
+    bool made_up =
+        lease->id.instance == book->head.instance && lease->id.counter > book->counter_max;
+    if (lease->id.counter == 0 || made_up || state < RECORD_HELD || state > RECORD_GONE)
         return false;
     memset(draft, 0, sizeof *draft);
     draft->id = lease->id;
@@ -145,6 +148,9 @@ struct record *heard_take_cell(struct step *step, const struct record *draft)
         return NULL;
     struct record after = *draft;
     after.counter_max = record->counter_max;
+    bool issued_here = draft->id.instance == step->book->head.instance;
+    if (issued_here && after.counter_max < draft->id.counter) /* its cell was another's since */
+        after.counter_max = draft->id.counter;
     after.place_max = record->place_max;
     after.token_max = record->token_max;
     if (draft->state != RECORD_ORPHAN) {

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-void stats_count_path(struct slotserver *server, const char *path)
+void stats_count(struct path_count *counts, const char *path)
 {
     for (size_t i = 0; i < PATHS_MAX; i++) {
-        struct path_count *count = &server->paths[i];
+        struct path_count *count = &counts[i];
         if (count->n == 0)
             strncpy(count->path, i + 1 < PATHS_MAX ? path : "other", PATH_SIZE - 1);
         if (strncmp(count->path, path, PATH_SIZE - 1) == 0 || i + 1 == PATHS_MAX) {
@@ -18,13 +18,12 @@ void stats_count_path(struct slotserver *server, const char *path)
     }
 }
 
-static json_t *paths_json(const struct slotserver *server)
+static json_t *counts_json(const struct path_count *counts)
 {
-    json_t *paths = json_object();
-    for (size_t i = 0; i < PATHS_MAX && server->paths[i].n; i++)
-        json_object_set_new(paths, server->paths[i].path,
-                            json_integer((json_int_t)server->paths[i].n));
-    return paths;
+    json_t *object = json_object();
+    for (size_t i = 0; i < PATHS_MAX && counts[i].n; i++)
+        json_object_set_new(object, counts[i].path, json_integer((json_int_t)counts[i].n));
+    return object;
 }
 
 static void put(json_t *object, const char *key, long long value)
@@ -54,7 +53,8 @@ json_t *stats_json(struct slotserver *server)
     put(all, "connections", stats->connections);
     put(all, "max_connections", stats->max_connections);
     put(all, "unserved", (long long)stats->unserved);
-    json_object_set_new(all, "paths", paths_json(server));
+    json_object_set_new(all, "paths", counts_json(server->paths));
+    json_object_set_new(all, "askers", counts_json(server->askers));
     return all;
 }
 
@@ -99,6 +99,7 @@ void slotserver_reset(struct slotserver *server)
         .max_connections = now.connections,
     };
     memset(server->paths, 0, sizeof(server->paths));
+    memset(server->askers, 0, sizeof(server->askers));
     pthread_mutex_unlock(&server->lock);
 }
 

@@ -129,13 +129,26 @@ static struct request *open_request(struct slotserver *server, struct MHD_Connec
     return request;
 }
 
+static void count_asker(struct request *request)
+{
+    const struct sockaddr_in *address =
+        (const struct sockaddr_in *)MHD_get_connection_info(request->connection,
+                                                            MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+            ->client_addr;
+    char text[INET_ADDRSTRLEN];
+    if (!is_control(request->path) &&
+        inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text)) != NULL)
+        stats_count(request->server->askers, text);
+}
+
 static enum MHD_Result serve(struct request *request)
 {
     struct slotserver *server = request->server;
     if (!take_place(request))
         return MHD_NO;
     pthread_mutex_lock(&server->lock);
-    stats_count_path(server, request->path);
+    stats_count(server->paths, request->path);
+    count_asker(request);
     enum misbehaviour misbehaviour = server->misbehaviour;
     pthread_mutex_unlock(&server->lock);
     if (is_control(request->path))

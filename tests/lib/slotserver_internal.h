@@ -123,6 +123,7 @@ struct slotserver {
     enum misbehaviour misbehaviour;
     struct slotserver_stats stats;
     struct path_count paths[PATHS_MAX];
+    struct path_count askers[PATHS_MAX]; /* addresses that asked, not counting control paths */
 };
 
 struct text {
@@ -231,7 +232,8 @@ bool misbehaviour_parse(const char *word, enum misbehaviour *misbehaviour);
 bool misbehaves_on(enum misbehaviour misbehaviour, const char *path);
 enum MHD_Result misbehave(struct request *request, enum misbehaviour misbehaviour);
 
-void stats_count_path(struct slotserver *server, const char *path);
+/* PATHS_MAX of them; what finds no room is counted as "other". */
+void stats_count(struct path_count *counts, const char *path);
 json_t *stats_json(struct slotserver *server);
 
 /* slotserver_control.c */

@@ -383,6 +383,36 @@ static void what_was_given_back_here_stays_so(void **state)
     is_state(THEIRS(1), GONE);
 }
 
+/* A lease taken here before the owner was known, told to it, and long forgotten here. */
+static void an_id_of_ours_comes_back_from_the_owner(void **state)
+{
+    (void)state;
+    begin_copy(4);
+    struct lease_id first = dispatched("first"), last = first;
+    granted(release(first));
+    for (int i = 0; i < 3 * BOOK_CELLS_SPARE; i++) {
+        last = granted(acquire());
+        granted(release(last));
+    }
+    assert_null(book_find(&world.book, first, UINT32_MAX));
+    says(run_by("m5", first));
+    is_state(first, DISPATCHED);
+    struct lease_id next = granted(acquire());
+    assert_int_equal(next.counter, last.counter + 1);
+}
+
+static void an_id_that_we_never_gave_is_none(void **state)
+{
+    (void)state;
+    begin_copy(4);
+    struct lease_id mine = granted(acquire()), made_up = {mine.instance, UINT64_MAX};
+    says(run_by("m5", made_up));
+    named(run_by("m5", made_up));
+    claims(run_by("m5", made_up));
+    assert_null(book_find(&world.book, made_up, UINT32_MAX));
+    assert_int_equal(granted(acquire()).counter, mine.counter + 1);
+}
+
 static void the_owner_says_that_it_is_gone(void **state)
 {
     (void)state;
@@ -708,6 +738,8 @@ int main(void)
         cmocka_unit_test(what_the_owner_named_ends_when_a_newer_state_lacks_it),
         cmocka_unit_test(a_state_does_not_extend_what_is_ours),
         cmocka_unit_test(what_was_given_back_here_stays_so),
+        cmocka_unit_test(an_id_of_ours_comes_back_from_the_owner),
+        cmocka_unit_test(an_id_that_we_never_gave_is_none),
         cmocka_unit_test(the_owner_says_that_it_is_gone),
         cmocka_unit_test(what_goes_without_the_owner_is_not_taken_back_by_it),
         cmocka_unit_test(nobody_waits_here_past_what_the_copy_knows),
