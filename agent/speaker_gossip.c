@@ -38,7 +38,8 @@ void gossip_of_record(const struct book *book, const struct record *record, ns_t
     ns_t idle = admission_idle_ns(book, record, now);
     lease->idle_ms = idle < 0 ? -1 : idle / NS_PER_MS;
     lease->token = record->token;
-    lease->place = record->place;
+    if (record->place < PLACE_BY_ID) /* else it is drawn from the id, there as here */
+        lease->place = record->place;
     lease->may_idle = record->flags & RECORD_MAY_IDLE;
 }
 
