@@ -73,6 +73,8 @@ void mirror_take_claim(struct step *step, const struct heard_claim *claim)
     if (!heard_draft(step, &claim->lease, 0, &draft) || draft.state > RECORD_DISPATCHED)
         return;
     struct record *record = book_find(book, draft.id, UINT32_MAX);
+    if (!claim->withdrawn && draft.deadline_ns <= step->now)
+        return; /* it has run out meanwhile */
     if (!record) {
         bool old = claim->epoch != 0 && claim->epoch < mirror_epoch(book);
         if (claim->withdrawn)

@@ -75,6 +75,20 @@ void voice_raise(uint32_t host, uint32_t provider, uint64_t above)
     voice->fresh = true;
 }
 
+/* A process of this host that asked another owner may have made a copy of our book. */
+void voice_keep(uint32_t host, uint32_t provider)
+{
+    struct sim_voice *voice = &hosts[host].voices[provider];
+    shelf_look(host, provider, SIM_BY_AGENT);
+    const struct book *book = &desk_of(host, provider, SIM_BY_AGENT)->book;
+    if (voice->ours && book_is_copy(book)) {
+        SIM_MARK(owner_book_copied);
+        voice_raise(host, provider, mirror_epoch(book));
+    } else if (voice->raise_above) {
+        voice_raise(host, provider, voice->raise_above);
+    }
+}
+
 void voice_hear_epoch(uint32_t host, uint32_t provider, uint64_t epoch)
 {
     if (epoch <= voice_epoch(host, provider))
@@ -269,6 +283,15 @@ static void reap(uint32_t host)
     }
 }
 
+/* What ends by the clock ends at its time, also where nobody asks. */
+static void tick(uint32_t host, uint32_t provider, ns_t here)
+{
+    struct event event = {.kind = EVENT_TICK};
+    struct effects *effects;
+    if (here >= broker_deadline(&desk_of(host, provider, SIM_BY_AGENT)->broker))
+        dies_of(host, table_step(host, provider, SIM_BY_AGENT, &event, &effects));
+}
+
 static void probe(uint32_t host, uint32_t provider, ns_t here)
 {
     struct sim_voice *voice = &hosts[host].voices[provider];
@@ -376,6 +399,7 @@ static ns_t next_turn(uint32_t host)
         first = earlier(first, voice->due ? voice->due_at : 0);
         first = earlier(first, voice->ours ? voice->read_at : voice->claims_at);
         first = earlier(first, voice->fetch_at);
+        first = earlier(first, broker_deadline(&desk_of(host, p, SIM_BY_AGENT)->broker));
     }
     return first;
 }
@@ -394,9 +418,10 @@ static void turn(uint32_t host)
     if (at->agent_life == life)
         asked_run(host);
     for (uint32_t p = 0; p < provider_count && at->agent_life == life; p++) {
-        shelf_look(host, p, SIM_BY_AGENT);
-        if (at->voices[p].raise_above)
-            voice_raise(host, p, at->voices[p].raise_above);
+        voice_keep(host, p);
+        tick(host, p, here);
+        if (at->agent_life != life)
+            return;
         probe(host, p, here);
         publish(host, p, here);
         fetch(host, p, here);

@@ -221,8 +221,7 @@ static bool step(uint32_t host, struct sim_asked *asked)
     }
     if (asked->missing == SIM_MISSING_TURN)
         asked->request.fresh_ns = here;
-    if (voice->raise_above)
-        voice_raise(host, asked->provider, voice->raise_above);
+    voice_keep(host, asked->provider);
     if (voice->raise_above)
         return is_locked(host, asked, here);
     asked->writes = desk_of(host, asked->provider, SIM_BY_AGENT)->image->writes;

@@ -310,6 +310,7 @@ void check_step(uint32_t host, uint32_t provider, enum sim_who who, const struct
         SIM_MUST(record->state == RECORD_ORPHAN || record->deadline_ns > now);
     }
     check_stale(book, now);
+    views[host][provider].copy = views[host][provider].copy || book_is_copy(book);
     if (book_is_copy(book))
         check_copy(host, provider, book, event);
     else if (is_authority(host, provider))
@@ -362,6 +363,9 @@ void check_wiped(uint32_t host, uint32_t provider, bool amnesia)
     view->copy = false;
     view->amnesia = view->amnesia || amnesia;
     view->woke = false;
+    for (uint32_t i = 0; i < sizeof saids / sizeof saids[0]; i++)
+        if (saids[i].host == host)
+            saids[i].lo = 0;
     for (uint32_t i = 0; i < LIVES; i++)
         if (lives[i].where == where(host, provider) && lives[i].state < RECORD_ORPHAN) {
             lives[i].state = RECORD_FREE;

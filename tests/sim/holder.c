@@ -174,7 +174,8 @@ static void begin(uint32_t host, uint32_t index)
         request.wait_ms = rand_from(100, 6000);
     if (rand_one_in(8))
         request.flags |= REQUEST_MAY_IDLE;
-    question_begin(host, index, provider, rand_one_in(2) ? WANT_PLACE : WANT_ACQUIRE, &request);
+    bool places = request.wait_ms == 0 && rand_one_in(2);
+    question_begin(host, index, provider, places ? WANT_PLACE : WANT_ACQUIRE, &request);
 }
 
 /* ---- what it does next ----------------------------------------------------------------------- */

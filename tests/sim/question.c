@@ -504,6 +504,10 @@ static void is_silent(uint32_t host, uint32_t index)
     struct sim_holder *holder = holder_of(host, index);
     struct sim_question *question = &holder->question;
     SIM_MARK(owner_silent);
+    TRACE("%lld h%u holder %u: h%u is silent, want %d req %llx, %lld ms\n",
+          (long long)(sim_now / SIM_MS), host, index, question->owner, (int)question->want,
+          (unsigned long long)question->request.id.lo,
+          (long long)((sim_here(host) - question->sent) / SIM_MS));
     check_silence(host, question);
     hosts[host].routes[question->provider].silent_until = sim_here(host) + SILENT_NS;
     switch (question->want) {

@@ -328,6 +328,7 @@ void agent_changed(uint32_t host, uint32_t provider, const struct effects *effec
 void asked_take(uint32_t host, uint32_t provider, const struct message *message, uint32_t from);
 void asked_run(uint32_t host);
 void voice_raise(uint32_t host, uint32_t provider, uint64_t above);
+void voice_keep(uint32_t host, uint32_t provider);
 void publish_state(uint32_t host, uint32_t provider, uint32_t to, bool fetched);
 void claims_run(uint32_t host, uint32_t provider);
 void hear_packet(uint32_t host, const struct sim_event *event);

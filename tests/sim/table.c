@@ -125,9 +125,11 @@ static bool commit(struct sim_desk *desk, uint32_t most)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static struct sim_image *image_for(uint32_t host, uint32_t provider, struct sim_desk *desk)
+/* Without its directory a process has a book of its own; an agent does not run without it. */
+static struct sim_image *image_for(uint32_t host, uint32_t provider, struct sim_desk *desk,
+                                   enum sim_who who)
 {
-    if (!hosts[host].shm_missing) {
+    if (!hosts[host].shm_missing || who == SIM_BY_AGENT) {
         if (desk->own && desk->image == desk->own)
             SIM_MARK(shm_found_again);
         return &hosts[host].shelves[provider].image;
@@ -169,7 +171,7 @@ void desk_open(uint32_t host, uint32_t provider, enum sim_who who)
     if (desk->open)
         return;
     settings_of(provider, &settings);
-    desk->image = image_for(host, provider, desk);
+    desk->image = image_for(host, provider, desk, who);
     book_init(&desk->book, provider_name(provider), &settings);
     if (who == SIM_BY_AGENT && !desk->refusals)
         desk->refusals = calloc(1, sizeof *desk->refusals);
@@ -236,6 +238,43 @@ void table_damage(uint32_t host, uint32_t provider)
         }
 }
 
+/* ---- saying it ------------------------------------------------------------------------------- */
+
+static void trace_step(uint32_t host, uint32_t provider, enum sim_who who,
+                       const struct event *event)
+{
+    static const char *const kinds[] = {
+        [EVENT_TICK] = "tick",   [EVENT_REQUEST] = "request", [EVENT_READING] = "reading",
+        [EVENT_DEAD] = "dead",   [EVENT_STATE] = "state",     [EVENT_NAMED] = "named",
+        [EVENT_CLAIM] = "claim",
+    };
+    static const char *const verbs[] = {"-", "acquire", "verify", "renew", "release"};
+    static const char *const verdicts[] = {"granted", "go", "no", "wait", "unread", "gone"};
+    const struct book *book = &desk_of(host, provider, who)->book;
+    printf("%lld h%u p%u %s %s", (long long)(sim_now / SIM_MS), host, provider,
+           who == SIM_BY_AGENT ? "agent" : "client", kinds[event->kind]);
+    if (event->kind == EVENT_REQUEST)
+        printf(" %s flags %x req %llx:%llx lease %llx: %s%s %s",
+               verbs[event->request->verb], event->request->flags,
+               (unsigned long long)event->request->id.hi, (unsigned long long)event->request->id.lo,
+               (unsigned long long)(event->request->lease.instance >> 40 << 16 ^
+                                    event->request->lease.counter),
+               verdicts[effects.reply.verdict], effects.reply.undecided ? " undecided" : "",
+               reason_name(effects.reply.reason));
+    if (event->kind == EVENT_STATE)
+        printf(" %llu.%llu", (unsigned long long)event->state->epoch,
+               (unsigned long long)event->state->version);
+    for (uint32_t i = 0; i < book->dirty_count; i++) {
+        const struct record *record = &book->records[book->dirty[i]];
+        printf(" [%u: %llx %s %s%s %llu]", book->dirty[i],
+               (unsigned long long)(record->id.instance >> 40 << 16 ^ record->id.counter),
+               record_state_name((enum record_state)record->state),
+               record->flags & RECORD_NAMED ? "named " : "",
+               record_end_name((enum record_end)record->end), (unsigned long long)record->token);
+    }
+    printf("%s\n", book_is_copy(book) ? " (copy)" : "");
+}
+
 /* ---- the way of every change ----------------------------------------------------------------- */
 
 /* Planted: the book was read before the lock was had. */
@@ -278,6 +317,8 @@ enum sim_table_result table_step(uint32_t host, uint32_t provider, enum sim_who 
         load(desk);
     event->now = sim_here(host);
     broker_step(&desk->broker, event, &effects);
+    if (sim_traces)
+        trace_step(host, provider, who, event);
     enum sim_table_result result = finish(host, provider, who, event);
     if (result == TABLE_OK)
         agent_changed(host, provider, &effects);
