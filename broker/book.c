@@ -279,7 +279,7 @@ void book_clean(struct book *book)
     for (uint32_t i = 0; i < book->dirty_floor_count; i++)
         book->is_dirty_floor[book->dirty_floors[i]] = 0;
     book->dirty_count = book->dirty_floor_count = 0;
-    book->head_dirty = book->sight_dirty = false;
+    book->head_dirty = book->sight_dirty = book->sight_last = false;
 }
 
 bool book_is_dirty(const struct book *book)

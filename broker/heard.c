@@ -45,12 +45,15 @@ static void copy_holder(struct holder *to, const struct holder *from)
     to->pid_space = to->local ? from->pid_space : 0;
 }
 
-/* What a lease is by this word, as a record of ours; its state may be GONE. False: it is none. */
+/* What a lease is by this word, as a record of ours; its state may be GONE. False: it is none, or bears
+ * an id which this book would have issued, and has not. */
 bool heard_draft(const struct step *step, const struct heard_lease *lease, uint64_t epoch,
                  struct record *draft)
 {
     int state = (int)lease->state;
-    if (lease->id.counter == 0 || state < RECORD_HELD || state > RECORD_GONE)
+    const struct book *book = step->book;
+    bool forged = lease->id.instance == book->head.instance && lease->id.counter > book->counter_max;
+    if (lease->id.counter == 0 || forged || state < RECORD_HELD || state > RECORD_GONE)
         return false;
     memset(draft, 0, sizeof *draft);
     draft->id = lease->id;
@@ -144,7 +147,9 @@ struct record *heard_take_cell(struct step *step, const struct record *draft)
     if (!record)
         return NULL;
     struct record after = *draft;
-    after.counter_max = record->counter_max;
+    bool ours = draft->id.instance == step->book->head.instance;
+    bool raises = ours && draft->id.counter > record->counter_max;
+    after.counter_max = raises ? draft->id.counter : record->counter_max;
     after.place_max = record->place_max;
     after.token_max = record->token_max;
     if (draft->state != RECORD_ORPHAN) {

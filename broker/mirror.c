@@ -352,8 +352,10 @@ void mirror_take_state(struct step *step, const struct heard_state *state)
 {
     struct book *book = step->book;
     struct sight *sight = &book->sight;
+    bool was_copy = book_is_copy(book);
     if (!take_epoch(step, state->epoch) || state->version <= sight->heard_version)
         return;
+    book->sight_last = was_copy; /* killed in between, the same state is taken once more */
     uint8_t told[BOOK_CELLS] = {0};
     sight->heard_version = state->version;
     sight->heard_ns = step->now;

@@ -107,6 +107,14 @@ static bool was_known(uint32_t provider, struct lease_id id)
     return false;
 }
 
+static const struct record *find_in_image(const struct sim_image *image, struct lease_id id)
+{
+    for (uint32_t i = 0; image->ready && i < image->used; i++)
+        if (lease_id_equal(image->records[i].id, id))
+            return &image->records[i];
+    return NULL;
+}
+
 bool is_authority(uint32_t host, uint32_t provider)
 {
     return hosts[host].voices[provider].declared;
@@ -234,14 +242,6 @@ static void check_owner(uint32_t host, uint32_t provider, struct book *book,
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-static const struct record *find_in_image(const struct sim_image *image, struct lease_id id)
-{
-    for (uint32_t i = 0; image->ready && i < image->used; i++)
-        if (lease_id_equal(image->records[i].id, id))
-            return &image->records[i];
-    return NULL;
-}
-
 /* S5: no observer's end is before the owner's, where both speak of the same moment. */
 static void check_observer(uint32_t host, uint32_t provider, const struct book *book)
 {
@@ -259,7 +259,8 @@ static void check_observer(uint32_t host, uint32_t provider, const struct book *
                 continue;
             SIM_MARK(judged_observers);
             ns_t end = sim_true(owner, real->deadline_ns);
-            ns_t slack = 2 * SIM_MS + (end - sim_now) / 1000000 * SIM_DRIFT_PPM;
+            ns_t lasts = end - sim_true(owner, real->acquired_ns);
+            ns_t slack = 2 * SIM_MS + lasts / 1000000 * SIM_DRIFT_PPM;
             SIM_MUST(sim_true(host, record->deadline_ns) + slack >= end);
         }
     }
@@ -328,6 +329,7 @@ static void begin_owner(uint32_t host, uint32_t provider, const struct book *boo
         struct life *life = life_of(host, provider, record->id);
         life->state = record->state;
         life->token = record->token;
+        life->withdrawn = false;
         view->last_token = record->token > view->last_token ? record->token : view->last_token;
     }
 }
@@ -393,7 +395,6 @@ void check_answer(uint32_t host, uint32_t provider, const struct message *questi
     bool again = said->hi == id.hi && said->lo == id.lo && said->op == (uint32_t)question->op &&
                  said->host == host;
     bool good = answer->verdict == ANSWER_GO || answer->verdict == ANSWER_GRANTED;
-    (void)provider;
     if (!takes)
         return;
     if (again) {
@@ -403,8 +404,10 @@ void check_answer(uint32_t host, uint32_t provider, const struct message *questi
         bool was_good = first->verdict == ANSWER_GO || first->verdict == ANSWER_GRANTED;
         bool lately = sim_now - said->at < (REFUSAL_MS - 20) * SIM_MS &&
                       said->life == hosts[host].agent_life;
-        SIM_MUST(!good || !was_good ||
-                 (lease_id_equal(first->lease, answer->lease) && first->token == answer->token));
+        bool same = lease_id_equal(first->lease, answer->lease) && first->token == answer->token;
+        /* a record that was taken for another lease is forgotten, and its requests with it */
+        SIM_MUST(!good || !was_good || same ||
+                 !find_in_image(&hosts[host].shelves[provider].image, first->lease));
         SIM_MUST(!lately || first->verdict != ANSWER_NO || !good);
         return;
     }
@@ -438,14 +441,13 @@ void check_published(uint32_t host, uint32_t provider, const struct gossip_state
 }
 
 /* S5: a holder's end is not after the owner's. */
-void check_taken(uint32_t host, uint32_t index)
+void check_taken(uint32_t host, uint32_t index, uint32_t owner)
 {
     const struct sim_holder *holder = &hosts[host].holders[index];
-    uint32_t owner = hosts[host].routes[holder->provider].owner;
-    if (!holder->has || owner == SIM_NOBODY || owner == host)
+    const struct sim_image *image = &hosts[owner].shelves[holder->provider].image;
+    if (!holder->has || (image->sight.flags & SIGHT_COPY))
         return;
-    const struct record *real =
-        find_in_image(&hosts[owner].shelves[holder->provider].image, holder->lease);
+    const struct record *real = find_in_image(image, holder->lease);
     enum record_state state = holder->dispatched ? RECORD_DISPATCHED : RECORD_HELD;
     if (!real || real->state != state || real->token != holder->token)
         return;

@@ -21,6 +21,7 @@ void fill_told(uint32_t host, uint32_t provider, struct gossip_state *state,
     const struct sim_desk *desk = desk_of(host, provider, SIM_BY_AGENT);
     const struct book *book = &desk->book;
     ns_t here = sim_here(host);
+    shelf_look(host, provider, SIM_BY_AGENT);
     memcpy(state->sender.id, hosts[host].id, sizeof state->sender.id);
     strcpy(state->sender.name, hosts[host].name);
     state->sender.incarnation = hosts[host].incarnation;
@@ -128,7 +129,8 @@ static void note_gaps(uint32_t host, uint32_t peer)
         bool behind = offer && (offer->epoch > offer->applied_epoch ||
                                 (offer->epoch == offer->applied_epoch &&
                                  offer->version > offer->applied_version));
-        if (!behind || at->voices[p].fetch_at != 0)
+        if (!behind || at->voices[p].fetch_at != 0 ||
+            at->voices[p].owner != host_of_peer(host, peer))
             continue;
         SIM_MARK(beat_gap);
         at->voices[p].fetch_at = sim_here(host) + (ns_t)rand_from(5, 50) * SIM_MS;

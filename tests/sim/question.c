@@ -772,7 +772,7 @@ void holder_reply(uint32_t host, const struct message *told, const struct sim_ev
         take_named(host, &holder->question, told, &answer);
         answered(host, index, &answer, BASIS_OWNER);
         if (holder->has && (answer.verdict == ANSWER_GO || answer.verdict == ANSWER_GRANTED))
-            check_taken(host, index);
+            check_taken(host, index, packet->from);
     }
     holder_wake(host, index, SIM_MS);
 }

@@ -397,7 +397,7 @@ void check_answer(uint32_t host, uint32_t provider, const struct message *questi
                   const struct answer *answer);
 void check_published(uint32_t host, uint32_t provider, const struct gossip_state *state,
                      const struct gossip_lease *leases, uint32_t count);
-void check_taken(uint32_t host, uint32_t index);
+void check_taken(uint32_t host, uint32_t index, uint32_t owner);
 void check_distrusted(uint32_t host, uint32_t provider);
 void check_choice(uint32_t equals, uint32_t chosen);
 void check_silence(uint32_t host, const struct sim_question *question);

@@ -82,6 +82,12 @@ static void load(struct sim_desk *desk)
 
 /* ---- committing ------------------------------------------------------------------------------ */
 
+static void write_sight(struct sim_desk *desk)
+{
+    desk->image->sight = desk->book.sight;
+    desk->sight_version = desk->image->sight_version = ++stamp;
+}
+
 /* In the order of host_table.c: head, sight, floors, records. False: stopped after `most` stores. */
 static bool commit(struct sim_desk *desk, uint32_t most)
 {
@@ -97,11 +103,10 @@ static bool commit(struct sim_desk *desk, uint32_t most)
         image->head = book->head;
         desk->head_version = image->head_version = ++stamp;
     }
-    if (book->sight_dirty) {
+    if (book->sight_dirty && !book->sight_last) {
         if (done++ == most)
             return false;
-        image->sight = book->sight;
-        desk->sight_version = image->sight_version = ++stamp;
+        write_sight(desk);
     }
     for (uint32_t i = 0; i < book->dirty_floor_count; i++) {
         uint32_t at = book->dirty_floors[i];
@@ -117,6 +122,11 @@ static bool commit(struct sim_desk *desk, uint32_t most)
         image->records[at] = book->records[at];
         desk->record_versions[at] = image->record_versions[at] = ++stamp;
         image->used = at + 1 > image->used ? at + 1 : image->used;
+    }
+    if (book->sight_dirty && book->sight_last) {
+        if (done++ == most)
+            return false;
+        write_sight(desk);
     }
     if (done > 4)
         SIM_MARK(commit_stopped_late);
@@ -266,11 +276,12 @@ static void trace_step(uint32_t host, uint32_t provider, enum sim_who who,
                (unsigned long long)event->state->version);
     for (uint32_t i = 0; i < book->dirty_count; i++) {
         const struct record *record = &book->records[book->dirty[i]];
-        printf(" [%u: %llx %s %s%s %llu]", book->dirty[i],
+        printf(" [%u: %llx %s %s%s %llu, %lld ms]", book->dirty[i],
                (unsigned long long)(record->id.instance >> 40 << 16 ^ record->id.counter),
                record_state_name((enum record_state)record->state),
                record->flags & RECORD_NAMED ? "named " : "",
-               record_end_name((enum record_end)record->end), (unsigned long long)record->token);
+               record_end_name((enum record_end)record->end), (unsigned long long)record->token,
+               (long long)((record->deadline_ns - event->now) / SIM_MS));
     }
     printf("%s\n", book_is_copy(book) ? " (copy)" : "");
 }
