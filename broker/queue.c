@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "broker/attribution.h"
+#include "broker/planted.h"
 #include "broker/step.h"
 
 /* ---- the clock ------------------------------------------------------------------------------- */
@@ -72,7 +73,7 @@ static struct record *next_waiter(struct book *book, uint64_t after, bool to_hol
         struct record *record = &book->records[book->live[i]];
         if (record->state == RECORD_WAITING && record->place > after &&
             !(to_hold && (record->flags & RECORD_TO_DISPATCH)) &&
-            (!found || record->place < found->place))
+            (!found || (record->place < found->place) != PLANTED(PLANT_QUEUE_BACKWARDS)))
             found = record;
     }
     return found;

@@ -137,6 +137,11 @@ static void check_record(uint32_t host, uint32_t provider, const struct book *bo
     SIM_MUST(life->state != RECORD_DISPATCHED || record->state >= RECORD_DISPATCHED);
     SIM_MUST(!life->withdrawn || record->state == RECORD_GONE);
     SIM_MUST(life->token == 0 || record->token == life->token);
+    /* where no reading tells, work may run on for a while after its lease */
+    bool cut = life->state == RECORD_DISPATCHED && record->state == RECORD_GONE &&
+               (record->end == END_EXPIRED || record->end == END_LAPSED);
+    SIM_MUST(!cut || (record->flags & RECORD_GHOST) ||
+             book->sight.reading.signal == SIGNAL_EXACT);
     bool forgot = view->amnesia && book->head.epoch <= view->last_token >> TOKEN_BITS;
     if (record->token != 0 && life->token == 0 && !forgot) {
         SIM_MUST(record->token > view->last_token);
@@ -266,6 +271,15 @@ static void check_observer(uint32_t host, uint32_t provider, const struct book *
     }
 }
 
+/* S5: only an answer extends a lease of this host. The image has it as it was before this step. */
+static void check_not_extended(uint32_t host, uint32_t provider, uint32_t cell,
+                               const struct record *record)
+{
+    const struct record *before = &hosts[host].shelves[provider].image.records[cell];
+    if (lease_id_equal(before->id, record->id) && is_lease(before) && !before->heard_s)
+        SIM_MUST(record->deadline_ns <= before->deadline_ns);
+}
+
 /* S6: views only move up. S8: what bears the owner's name the owner has known. */
 static void check_copy(uint32_t host, uint32_t provider, struct book *book,
                        const struct event *event)
@@ -280,6 +294,8 @@ static void check_copy(uint32_t host, uint32_t provider, struct book *book,
         const struct record *record = &book->records[book->dirty[i]];
         if ((record->flags & RECORD_NAMED) && record_is_live(record) && record->named_version)
             SIM_MUST(was_known(provider, record->id));
+        if (event->kind == EVENT_STATE && is_lease(record) && !record->heard_s)
+            check_not_extended(host, provider, book->dirty[i], record);
     }
     if (event->kind == EVENT_STATE)
         check_observer(host, provider, book);

@@ -138,6 +138,24 @@ static void note_gaps(uint32_t host, uint32_t peer)
     }
 }
 
+static void owe(uint32_t host, uint32_t provider, struct lease_id id, ns_t until, uint64_t epoch);
+
+/* An owner that began anew may have forgotten how high its epoch was: somebody must say so. */
+static void tell_epoch(uint32_t host, uint32_t peer, bool restarted)
+{
+    struct sim_host *at = &hosts[host];
+    for (uint32_t p = 0; p < provider_count; p++) {
+        const struct fleet_offer *offer = fleet_offer_of(&at->fleet, peer, provider_name(p));
+        uint64_t heard = voice_epoch(host, p);
+        if (!offer || offer->epoch == 0 || at->voices[p].ours ||
+            at->voices[p].owner != host_of_peer(host, peer) || offer->epoch > heard ||
+            (offer->epoch == heard && !restarted))
+            continue;
+        SIM_MARK(owner_told_its_epoch);
+        owe(host, p, (struct lease_id){1, 1}, sim_here(host) + 3 * NS_PER_SEC, heard + 1);
+    }
+}
+
 static void take_beat(uint32_t host, const struct gossip_beat *beat)
 {
     struct sim_host *at = &hosts[host];
@@ -167,6 +185,7 @@ static void take_beat(uint32_t host, const struct gossip_beat *beat)
         agent_own(host);
     if (news & FLEET_NEWS_GAP)
         note_gaps(host, peer);
+    tell_epoch(host, peer, news & FLEET_NEWS_RESTARTED);
 }
 
 /* ---- claims ---------------------------------------------------------------------------------- */
@@ -224,12 +243,15 @@ static void tell(uint32_t host, const struct book *book, const struct record *re
     net_publish(packet);
 }
 
-static void owe(uint32_t host, uint32_t provider, struct lease_id id, ns_t until)
+static void owe(uint32_t host, uint32_t provider, struct lease_id id, ns_t until, uint64_t epoch)
 {
     struct sim_voice *voice = &hosts[host].voices[provider];
     for (uint32_t i = 0; i < 16; i++)
+        if (voice->owed[i].in_use && lease_id_equal(voice->owed[i].id, id))
+            return;
+    for (uint32_t i = 0; i < 16; i++)
         if (!voice->owed[i].in_use) {
-            voice->owed[i] = (struct sim_owed){true, id, until, 0};
+            voice->owed[i] = (struct sim_owed){true, id, until, 0, epoch};
             return;
         }
 }
@@ -249,7 +271,7 @@ static void drop_ended(uint32_t host, uint32_t provider, const struct book *book
         }
         bool lapsed = same && record->end == END_LAPSED;
         if (lapsed && (record->flags & RECORD_NAMED))
-            owe(host, provider, claimed->id, record->deadline_ns);
+            owe(host, provider, claimed->id, record->deadline_ns, 0);
         if (claimed->state != RECORD_FREE || lapsed)
             tell(host, book, same ? record : &gone, true);
     }
@@ -304,7 +326,7 @@ static void pay(uint32_t host, uint32_t provider, ns_t here)
         strcpy(message->provider, provider_name(provider));
         lease_id_format(provider_name(provider), owed->id, message->lease);
         message->died = true;
-        message->epoch = voice_epoch(host, provider);
+        message->epoch = owed->epoch ? owed->epoch : voice_epoch(host, provider);
         net_send(packet, voice->owner);
     }
 }

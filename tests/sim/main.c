@@ -175,7 +175,7 @@ static void happen(const struct sim_event *event)
     sim_now = event->at;
     if (of_host && hosts[event->host].up && hosts[event->host].asleep_until > sim_now) {
         struct sim_host *host = &hosts[event->host];
-        ns_t later = host->asleep_until;
+        ns_t later = sim_earlier(host->asleep_until, sim_now + 250 * SIM_MS);
         if (event->kind == SIM_AGENT && event->at == host->timer)
             host->timer = later;
         if (event->kind == SIM_HOLDER && event->at == host->holders[event->index].wake)

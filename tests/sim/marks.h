@@ -35,7 +35,7 @@
     /* copies and gossip */                                                                        \
     X(state_taken) X(state_old_refused) X(state_fetched) X(beat_gap) X(claim_sent) X(claim_taken)  \
     X(claim_withdrawn) X(withdrawn_before_claim) X(epoch_raised_by_word) X(owner_moved)            \
-    X(two_owners) X(became_copy) X(became_owner) X(owner_book_copied) X(peer_silent) X(peer_back) X(peer_restarted)     \
+    X(two_owners) X(became_copy) X(owner_told_its_epoch) X(became_owner) X(owner_book_copied) X(peer_silent) X(peer_back) X(peer_restarted)     \
     /* what was judged */                                                                          \
     X(judged_healed) X(judged_quiet) X(judged_ends) X(judged_observers) X(judged_queue)            \
     X(judged_stale) X(judged_server_full) X(judged_duplicate) X(judged_choice)

@@ -150,7 +150,7 @@ static void deliver(struct sim_packet *packet, uint32_t to)
     if (network.way_ms > 20)
         SIM_MARK(net_delay);
     packet->references++;
-    sim_at(sim_now + way, SIM_PACKET, to, 0, 0, packet);
+    sim_at(sim_now + way, SIM_PACKET, to, 0, hosts[to].life, packet);
 }
 
 static void keep_old(struct sim_packet *packet, uint32_t to)
@@ -218,9 +218,9 @@ void net_event(const struct sim_event *event)
 {
     struct sim_host *host = &hosts[event->host];
     struct sim_packet *packet = event->what;
-    if (!host->up || !host->agent_up) {
+    if (!host->up || !host->agent_up || event->life != host->life) {
         SIM_MARK(net_to_dead_host);
-        if (host->up && packet->kind == PACKET_MESSAGE && packet->message->reply)
+        if (host->up && event->life == host->life && packet->kind == PACKET_MESSAGE && packet->message->reply)
             holder_reply(event->host, packet->message, event); /* to a process, not to the agent */
         packet_free(packet);
         return;
@@ -228,7 +228,8 @@ void net_event(const struct sim_event *event)
     bool to_agent = packet->kind != PACKET_MESSAGE || !packet->message->reply;
     if (to_agent && host->paused_until > sim_now) {
         SIM_MARK(net_to_paused_host);
-        sim_at(host->paused_until, SIM_PACKET, event->host, 0, 0, packet);
+        sim_at(sim_earlier(host->paused_until, sim_now + 250 * SIM_MS), SIM_PACKET, event->host, 0,
+               event->life, packet);
         return;
     }
     if (to_agent)

@@ -757,7 +757,8 @@ void holder_reply(uint32_t host, const struct message *told, const struct sim_ev
         return;
     if (holder->paused_until > sim_now) {
         ((struct sim_packet *)event->what)->references++;
-        sim_at(holder->paused_until, SIM_PACKET, host, 0, 0, event->what);
+        sim_at(sim_earlier(holder->paused_until, sim_now + 250 * SIM_MS), SIM_PACKET, host, 0,
+               event->life, event->what);
         return;
     }
     const struct sim_packet *packet = event->what;

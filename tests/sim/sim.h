@@ -72,6 +72,10 @@ void sim_at(ns_t at, enum sim_event_kind kind, uint32_t host, uint32_t index, ui
 ns_t sim_local(uint32_t host, ns_t at); /* the host's clock at a true time, and back */
 ns_t sim_true(uint32_t host, ns_t local);
 ns_t sim_here(uint32_t host); /* the host's clock now */
+static inline ns_t sim_earlier(ns_t a, ns_t b)
+{
+    return a < b ? a : b;
+}
 #define SIM_DRIFT_PPM 1000 /* two clocks may differ by so much */
 
 /* ---- a provider's server --------------------------------------------------------------------- */
@@ -202,6 +206,7 @@ struct sim_owed {
     bool in_use;
     struct lease_id id;
     ns_t until, next;
+    uint64_t epoch; /* 0: as heard */
 };
 
 struct sim_voice {
