@@ -95,6 +95,7 @@ static void answer_release(struct step *step, const struct request *request)
 {
     struct record *record = book_find(step->book, request->lease, request->hint);
     if (!record) {
+        book_forget(step->book, request->lease, step->now); /* a claim of it may yet come */
         step_reply_gone(step, NULL);
         return;
     }

@@ -28,9 +28,11 @@ static struct view {
 static struct said {
     uint64_t hi, lo;
     uint32_t op, life, host;
-    struct answer answer;
+    enum verdict verdict;
+    struct lease_id lease;
+    uint64_t token;
     ns_t at;
-} saids[1u << 12];
+} saids[1u << 16];
 
 static struct published {
     uint64_t epoch, version, digest;
@@ -140,8 +142,9 @@ static void check_record(uint32_t host, uint32_t provider, const struct book *bo
     /* where no reading tells, work may run on for a while after its lease */
     bool cut = life->state == RECORD_DISPATCHED && record->state == RECORD_GONE &&
                (record->end == END_EXPIRED || record->end == END_LAPSED);
-    SIM_MUST(!cut || (record->flags & RECORD_GHOST) ||
-             book->sight.reading.signal == SIGNAL_EXACT);
+    bool told = book->sight.reading.signal == SIGNAL_EXACT ||
+                book->sight.reading.health == HEALTH_DOWN;
+    SIM_MUST(!cut || (record->flags & RECORD_GHOST) || told);
     bool forgot = view->amnesia && book->head.epoch <= view->last_token >> TOKEN_BITS;
     if (record->token != 0 && life->token == 0 && !forgot) {
         SIM_MUST(record->token > view->last_token);
@@ -416,15 +419,14 @@ void check_answer(uint32_t host, uint32_t provider, const struct message *questi
     if (again) {
         SIM_MARK(judged_duplicate);
         SIM_MARK(asked_again_answered);
-        const struct answer *first = &said->answer;
-        bool was_good = first->verdict == ANSWER_GO || first->verdict == ANSWER_GRANTED;
+        bool was_good = said->verdict == ANSWER_GO || said->verdict == ANSWER_GRANTED;
         bool lately = sim_now - said->at < (REFUSAL_MS - 20) * SIM_MS &&
                       said->life == hosts[host].agent_life;
-        bool same = lease_id_equal(first->lease, answer->lease) && first->token == answer->token;
+        bool same = lease_id_equal(said->lease, answer->lease) && said->token == answer->token;
         /* a record that was taken for another lease is forgotten, and its requests with it */
         SIM_MUST(!good || !was_good || same ||
-                 !find_in_image(&hosts[host].shelves[provider].image, first->lease));
-        SIM_MUST(!lately || first->verdict != ANSWER_NO || !good);
+                 !find_in_image(&hosts[host].shelves[provider].image, said->lease));
+        SIM_MUST(!lately || said->verdict != ANSWER_NO || !good);
         return;
     }
     *said = (struct said){.hi = id.hi,
@@ -432,7 +434,9 @@ void check_answer(uint32_t host, uint32_t provider, const struct message *questi
                           .op = (uint32_t)question->op,
                           .life = hosts[host].agent_life,
                           .host = host,
-                          .answer = *answer,
+                          .verdict = answer->verdict,
+                          .lease = answer->lease,
+                          .token = answer->token,
                           .at = sim_now};
 }
 

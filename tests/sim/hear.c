@@ -229,7 +229,7 @@ static void tell(uint32_t host, const struct book *book, const struct record *re
     struct sim_packet *packet = packet_new(PACKET_CLAIM, host);
     struct gossip_claim *claim = packet->claim = calloc(1, sizeof *claim);
     withdrawn ? SIM_MARK(claim_withdrawn) : SIM_MARK(claim_sent);
-    claim->epoch = mirror_epoch(book);
+    claim->epoch = record->token ? record->token >> TOKEN_BITS : mirror_epoch(book);
     claim->withdrawn = withdrawn;
     memcpy(claim->sender.id, hosts[host].id, sizeof claim->sender.id);
     strcpy(claim->sender.name, hosts[host].name);

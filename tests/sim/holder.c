@@ -75,6 +75,7 @@ void holder_takes(uint32_t host, uint32_t index, const struct answer *answer, en
     holder->provider = question->provider;
     holder->lease = answer->lease;
     holder->token = answer->token;
+    holder->epoch = question_epoch(host, question->provider, answer->lease);
     holder->units = answer->units ? answer->units : 1;
     holder->slot = answer->slot;
     if (question->request.ttl_ms)

@@ -188,8 +188,7 @@ static void send(uint32_t host, uint32_t index)
     net_send(packet, question->owner);
 }
 
-/* The epoch of the provider as heard last; of a lease that the owner has named, that of its token. */
-static uint64_t epoch_for(uint32_t host, uint32_t provider, struct lease_id id)
+uint64_t question_epoch(uint32_t host, uint32_t provider, struct lease_id id)
 {
     const struct record *record = id.counter ? peek(host, provider, id) : NULL;
     shelf_look(host, provider, SIM_BY_CLIENT);
@@ -248,7 +247,7 @@ static void begin_remote(uint32_t host, uint32_t index)
         }
     }
     if (request->epoch == 0)
-        request->epoch = epoch_for(host, question->provider, request->lease);
+        request->epoch = question_epoch(host, question->provider, request->lease);
     send(host, index);
 }
 
@@ -283,6 +282,8 @@ void question_begin(uint32_t host, uint32_t index, uint32_t provider, enum sim_w
         if (request_id_is_none(holder->running_by))
             holder->running_by = request->id;
         request->id = holder->running_by;
+        if (!question->anew)
+            request->epoch = holder->epoch;
     }
     if (want == WANT_RELEASE)
         release_here(host, index, provider, request->lease);
@@ -373,6 +374,7 @@ static void answered_running(uint32_t host, uint32_t index, const struct answer 
         question->request.id.lo = ~question->request.id.lo;
         question->request.lease = (struct lease_id){0, 0};
         question->request.flags &= ~(uint32_t)REQUEST_BRINGS_ID;
+        question->request.epoch = 0;
         question->sent = sim_here(host);
         question->end = question->sent + KEEPER_MS * SIM_MS;
         send(host, index);

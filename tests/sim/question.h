@@ -5,6 +5,8 @@
 #include "tests/sim/sim.h"
 
 bool question_is_remote(uint32_t host, uint32_t provider);
+/* Of the provider as heard last; of a lease that the owner has named, that of its token. */
+uint64_t question_epoch(uint32_t host, uint32_t provider, struct lease_id id);
 /* What the request needs beyond the wish is filled in. */
 void question_begin(uint32_t host, uint32_t index, uint32_t provider, enum sim_want want,
                     const struct request *wish);

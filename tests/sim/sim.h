@@ -274,7 +274,7 @@ struct sim_holder {
     bool has, dispatched, named, lost, working, unanswered;
     uint32_t provider;
     struct lease_id lease;
-    uint64_t token;
+    uint64_t token, epoch; /* epoch: of the provider, when it was taken */
     uint32_t units, ttl_ms, tasks_left;
     int32_t slot;
     enum sim_basis basis;

@@ -233,6 +233,19 @@ static bool carries_a_maximum(const struct sim_image *image, uint32_t cell)
     return counter || place || token;
 }
 
+/* Whoever had read the cell before it changed would go on with what it was then. */
+static bool is_known_to_all(uint32_t host, uint32_t provider, uint32_t cell)
+{
+    const struct sim_shelf *shelf = &hosts[host].shelves[provider];
+    for (int who = SIM_BY_AGENT; who <= SIM_BY_CLIENT; who++) {
+        const struct sim_desk *desk = &shelf->desks[who];
+        if (desk->open && desk->record_versions[cell] != 0 &&
+            desk->record_versions[cell] != shelf->image.record_versions[cell])
+            return false;
+    }
+    return true;
+}
+
 /* A cell that cannot be read is passed over: who had read it keeps what it read, others do without. Only
  * of ended leases: what else is lost is lost. */
 void table_damage(uint32_t host, uint32_t provider)
@@ -241,7 +254,7 @@ void table_damage(uint32_t host, uint32_t provider)
     for (uint32_t i = 0; image->ready && i < image->used; i++)
         if (image->records[i].state == RECORD_GONE && image->record_versions[i] > 0 &&
             image->records[i].id.instance == image->head.instance &&
-            !carries_a_maximum(image, i)) {
+            !carries_a_maximum(image, i) && is_known_to_all(host, provider, i)) {
             image->record_versions[i] = 0;
             SIM_MARK(record_damaged);
             return;
