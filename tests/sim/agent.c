@@ -111,6 +111,9 @@ static void own(uint32_t host, uint32_t provider)
     voice->ours = owner == FLEET_SELF;
     if (conflicts > 0)
         SIM_MARK(two_owners);
+    if (owner < FLEET_PEERS_MAX &&
+        fleet_peer_state(&at->fleet.peers[owner], sim_here(host)) != PEER_LIVE)
+        SIM_MARK(peer_silent);
     if (before != voice->owner && before != SIM_NOBODY)
         SIM_MARK(owner_moved);
     shelf_look(host, provider, SIM_BY_AGENT);

@@ -159,8 +159,10 @@ static void make_world(uint32_t wanted)
     for (uint32_t i = 0; i < host_count; i++)
         make_host(i);
     for (uint32_t p = 1; p < provider_count && host_count > 2; p++)
-        if (rand_one_in(6)) /* two hosts think that it is theirs */
+        if (rand_one_in(6)) { /* two hosts think that it is theirs */
             hosts[(p + 1) % host_count].voices[p].declared = true;
+            servers[p].has_two_owners = true;
+        }
     for (uint32_t i = 0; i < host_count; i++) {
         agent_start(i);
         for (uint32_t k = 0; k < SIM_HOLDERS_MAX; k++)

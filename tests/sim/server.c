@@ -50,7 +50,8 @@ void server_taint(uint32_t provider)
 bool server_is_clean(uint32_t provider)
 {
     const struct sim_server *server = &servers[provider];
-    return server->strangers_permille == 0 && server->tainted_until <= sim_now &&
+    return server->strangers_permille == 0 && !server->has_two_owners &&
+           server->tainted_until <= sim_now &&
            (server->signal == SIM_NAMES || server->signal == SIM_COUNTS ||
             server->signal == SIM_STATIC);
 }

@@ -99,7 +99,7 @@ struct sim_task {
 struct sim_server {
     enum sim_signal signal;
     int32_t slots;
-    bool up;
+    bool up, has_two_owners;
     ns_t blind_until, slow_until, tainted_until;
     uint32_t strangers_permille; /* of arrivals, 0: nobody else uses it */
     int32_t next_name;
