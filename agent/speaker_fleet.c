@@ -207,6 +207,8 @@ static void end_change(struct provider *provider)
 void room_raise(struct voice *voice, uint64_t above)
 {
     struct provider *provider = voice->provider;
+    if (above == 0)
+        above = 1; /* above what the book has, whenever it can be had */
     voice->raise_above = above > voice->raise_above ? above : voice->raise_above;
     pthread_mutex_lock(&provider->mutex);
     if (provider->table && table_begin(provider->table, provider->book, 0) == 0) {

@@ -64,6 +64,8 @@ static void begin_copy(struct book *book, uint64_t unused)
 void voice_raise(uint32_t host, uint32_t provider, uint64_t above)
 {
     struct sim_voice *voice = &hosts[host].voices[provider];
+    if (above == 0)
+        above = 1; /* above what the book has, whenever it can be had */
     voice->raise_above = above > voice->raise_above ? above : voice->raise_above;
     if (hosts[host].locked_until > sim_now)
         return;

@@ -224,6 +224,25 @@ static void check_goes(uint32_t host, uint32_t provider, struct book *book,
     check_server(host, provider, book, event->now, units);
 }
 
+/* S5: only an answer extends a lease of this host. The image has it as it was before this step. */
+static void check_not_extended(uint32_t host, uint32_t provider, uint32_t cell,
+                               const struct record *record)
+{
+    const struct record *before = &hosts[host].shelves[provider].image.records[cell];
+    if (lease_id_equal(before->id, record->id) && is_lease(before) && !before->heard_s)
+        SIM_MUST(record->deadline_ns <= before->deadline_ns);
+}
+
+/* What the owner has granted no claim extends. */
+static void check_claim(uint32_t host, uint32_t provider, uint32_t cell,
+                        const struct record *record, const struct event *event)
+{
+    const struct record *before = &hosts[host].shelves[provider].image.records[cell];
+    if (event->kind == EVENT_CLAIM && lease_id_equal(before->id, record->id) &&
+        before->state == record->state && is_lease(record))
+        SIM_MUST(record->deadline_ns <= before->deadline_ns);
+}
+
 static void check_owner(uint32_t host, uint32_t provider, struct book *book,
                         const struct event *event, const struct effects *effects)
 {
@@ -233,6 +252,7 @@ static void check_owner(uint32_t host, uint32_t provider, struct book *book,
         const struct record *record = &book->records[book->dirty[i]];
         if (record->state == RECORD_FREE)
             continue;
+        check_claim(host, provider, book->dirty[i], record, event);
         bool waited = life_of(host, provider, record->id)->state == RECORD_WAITING;
         check_record(host, provider, book, record, &most);
         if (waited && is_lease(record) && !counts_above(event))
@@ -272,15 +292,6 @@ static void check_observer(uint32_t host, uint32_t provider, const struct book *
             SIM_MUST(sim_true(host, record->deadline_ns) + slack >= end);
         }
     }
-}
-
-/* S5: only an answer extends a lease of this host. The image has it as it was before this step. */
-static void check_not_extended(uint32_t host, uint32_t provider, uint32_t cell,
-                               const struct record *record)
-{
-    const struct record *before = &hosts[host].shelves[provider].image.records[cell];
-    if (lease_id_equal(before->id, record->id) && is_lease(before) && !before->heard_s)
-        SIM_MUST(record->deadline_ns <= before->deadline_ns);
 }
 
 /* S6: views only move up. S8: what bears the owner's name the owner has known. */

@@ -142,6 +142,10 @@ static void make_host(uint32_t i)
     for (uint32_t p = 0; p < provider_count; p++) {
         host->routes[p] = (struct sim_route){.owner = SIM_NOBODY};
         host->voices[p].declared = p % host_count == i;
+        struct sim_shelf *shelf = &host->shelves[p];
+        memset(&shelf->image.sight, 0, sizeof shelf->image.sight);
+        memset(shelf->read_sent, 0, sizeof shelf->read_sent);
+        memset(shelf->read_shown, 0, sizeof shelf->read_shown);
         host->shelves[p].image.ready = false;
         host->shelves[p].kept_epoch = 0;
         host->shelves[p].reading = false;
@@ -219,6 +223,9 @@ static void run(uint64_t from, uint64_t steps, uint32_t wanted_hosts)
     rand_seed(from);
     next_seq = steps_done = 0;
     calm = true;
+    calm_since = 0;
+    holders_begin = false;
+    sim_now = 0;
     net_heal();
     network.codec = 100;
     check_begin();

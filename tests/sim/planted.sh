@@ -17,8 +17,8 @@ while read -r plant what; do
     [ "$plant" -eq 0 ] && continue
     caught=
     for ((seed = 1; seed <= seeds; seed++)); do
-        if ! (ulimit -c 0; exec "$sim" --plant "$plant" --seed "$seed" --steps "$steps") \
-            >"$out" 2>&1; then
+        if ! { (ulimit -c 0; "$sim" --plant "$plant" --seed "$seed" --steps "$steps" 2>&1) \
+            >"$out" 2>/dev/null; } 2>/dev/null; then
             caught=$seed
             break
         fi

@@ -279,9 +279,12 @@ void question_begin(uint32_t host, uint32_t index, uint32_t provider, enum sim_w
             request->flags &= ~(uint32_t)REQUEST_BRINGS_ID;
             question->anew = true;
         }
-        if (request_id_is_none(holder->running_by))
+        if (request_id_is_none(holder->running_by)) {
             holder->running_by = request->id;
+            holder->running_since = here;
+        }
         request->id = holder->running_by;
+        question->sent = holder->running_since;
         if (!question->anew)
             request->epoch = holder->epoch;
     }
@@ -375,8 +378,7 @@ static void answered_running(uint32_t host, uint32_t index, const struct answer 
         question->request.lease = (struct lease_id){0, 0};
         question->request.flags &= ~(uint32_t)REQUEST_BRINGS_ID;
         question->request.epoch = 0;
-        question->sent = sim_here(host);
-        question->end = question->sent + KEEPER_MS * SIM_MS;
+        question->end = sim_here(host) + KEEPER_MS * SIM_MS;
         send(host, index);
         return;
     }

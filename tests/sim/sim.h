@@ -281,6 +281,7 @@ struct sim_holder {
     ns_t end, renew, sends, idle_until; /* local; sends: when the request leaves after a go */
     bool wants_release;
     struct request_id running_by;
+    ns_t running_since; /* local: when that id was first sent */
     struct sim_untold untold[SIM_UNTOLD_MAX];
 };
 
