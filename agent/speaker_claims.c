@@ -32,7 +32,9 @@ static void tell(struct room *room, const struct book *book, const struct record
     char topic[MESH_TOPIC_MAX];
     uint8_t bytes[2048];
     size_t size;
-    struct gossip_claim claim = {.epoch = mirror_epoch(book), .withdrawn = withdrawn};
+    /* an owner that has forgotten it since shall not take it for a new one */
+    uint64_t epoch = record->token ? record->token >> TOKEN_BITS : mirror_epoch(book);
+    struct gossip_claim claim = {.epoch = epoch, .withdrawn = withdrawn};
     memcpy(claim.sender.id, room->speaker->id, sizeof claim.sender.id);
     snprintf(claim.sender.name, sizeof claim.sender.name, "%s", room->speaker->agent->host);
     claim.sender.incarnation = room->incarnation;

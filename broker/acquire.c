@@ -2,13 +2,14 @@
 #include <string.h>
 
 #include "broker/attribution.h"
+#include "broker/planted.h"
 #include "broker/step.h"
 
 /* The record that this very request made, or that bears the id which it brings. */
 struct record *acquire_find(struct step *step, const struct request *request)
 {
     struct book *book = step->book;
-    if (request->flags & REQUEST_FIRST)
+    if ((request->flags & REQUEST_FIRST) || PLANTED(PLANT_NO_DUPLICATES))
         return NULL;
     if (request->hint < book->used &&
         request_id_equal(book->records[request->hint].acquired_by, request->id))

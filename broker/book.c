@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "broker/planted.h"
+
 void book_settings_default(struct book_settings *settings)
 {
     *settings = (struct book_settings){
@@ -91,7 +93,7 @@ static void derive(struct book *book, uint32_t index, enum record_state before)
         book->counter_max = record->counter_max;
     if (record->place_max > book->place_max)
         book->place_max = record->place_max;
-    if (record->token_max > book->token_max)
+    if (record->token_max > book->token_max && !PLANTED(PLANT_TOKEN_AGAIN))
         book->token_max = record->token_max;
 }
 
@@ -159,7 +161,7 @@ static uint32_t oldest_ended(struct book *book)
 
 void book_forget(struct book *book, struct lease_id id, ns_t now)
 {
-    if (id.counter == 0 || id.instance == book->head.instance)
+    if (id.counter == 0 || id.instance == book->head.instance || PLANTED(PLANT_NO_FLOORS))
         return; /* our own need no floor: no id of ours is issued twice */
     int at = floors_forget(&book->floors, id, now);
     if (at >= 0 && !book->is_dirty_floor[at]) {
@@ -209,7 +211,7 @@ static bool work_may_run(const struct book *book, const struct record *record, e
                          ns_t now)
 {
     return record->state == RECORD_DISPATCHED && (end == END_EXPIRED || end == END_LAPSED) &&
-           !is_known_idle(book, record, now);
+           !PLANTED(PLANT_ORPHANS_ARE_FREE) && !is_known_idle(book, record, now);
 }
 
 void book_end(struct book *book, struct record *record, enum record_end end, ns_t now)
@@ -279,7 +281,7 @@ void book_clean(struct book *book)
     for (uint32_t i = 0; i < book->dirty_floor_count; i++)
         book->is_dirty_floor[book->dirty_floors[i]] = 0;
     book->dirty_count = book->dirty_floor_count = 0;
-    book->head_dirty = book->sight_dirty = false;
+    book->head_dirty = book->sight_dirty = book->sight_last = false;
 }
 
 bool book_is_dirty(const struct book *book)
@@ -355,7 +357,7 @@ void book_check(const struct book *book)
         assert(record->id.instance != book->head.instance ||
                record->id.counter <= record->counter_max);
         assert(record->place_max <= book->place_max);
-        assert(record->token_max <= book->token_max);
+        assert(record->token_max <= book->token_max || PLANTED(PLANT_TOKEN_AGAIN));
         if (record->state != RECORD_FREE)
             count[record->state]++;
         if (record_is_live(record)) {

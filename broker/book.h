@@ -92,6 +92,7 @@ struct book {
     uint8_t is_dirty_floor[FLOORS_MAX];
     uint32_t dirty_count, dirty_floor_count;
     bool head_dirty, sight_dirty;
+    bool sight_last; /* after the records: it says that they are as of a version */
 
     struct record records[BOOK_CELLS];
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "broker/attribution.h"
+#include "broker/planted.h"
 #include "broker/step.h"
 
 void broker_init(struct broker *broker, struct book *book, struct refusals *refusals)
@@ -182,7 +183,8 @@ void broker_step(struct broker *broker, const struct event *event, struct effect
         mirror_take_state(&step, event->state);
     if (event->kind == EVENT_NAMED)
         mirror_take_named(&step, event->named);
-    queue_expire(&step);
+    if (!PLANTED(PLANT_EXPIRY_WHEN_IDLE) || event->kind == EVENT_TICK)
+        queue_expire(&step);
     if (event->kind == EVENT_READING)
         take_reading(&step, event);
     if (event->kind == EVENT_CLAIM)
@@ -206,7 +208,7 @@ int broker_choose(const int32_t *available, uint32_t count, uint64_t entropy)
     }
     if (equals == 0)
         return -1;
-    uint32_t nth = (uint32_t)(entropy % equals);
+    uint32_t nth = PLANTED(PLANT_LOWEST_INDEX) ? 0 : (uint32_t)(entropy % equals);
     for (uint32_t i = 0; i < count; i++) {
         int64_t worth = available[i] < 0 ? 1 : 2 * (int64_t)available[i];
         if (worth == best && nth-- == 0)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "broker/heard.h"
+#include "broker/planted.h"
 #include "broker/step.h"
 
 static void bound_hold(const struct book *book, ns_t now, struct record *after)
@@ -50,7 +51,8 @@ static void claim_again(struct step *step, struct record *record, const struct r
         record->deadline_ns = draft->deadline_ns;
         if (waited)
             queue_call(step, record);
-    } else if (book_is_copy(book) && !(record->flags & RECORD_NAMED) &&
+    } else if (((book_is_copy(book) && !(record->flags & RECORD_NAMED)) ||
+                PLANTED(PLANT_CLAIM_EXTENDS)) &&
                record->state == draft->state && draft->deadline_ns > record->deadline_ns) {
         bool held = record->state == RECORD_HELD;
         bool late = held && draft->deadline_ns > record->hold_end_ns;
@@ -73,8 +75,12 @@ void mirror_take_claim(struct step *step, const struct heard_claim *claim)
     if (!heard_draft(step, &claim->lease, 0, &draft) || draft.state > RECORD_DISPATCHED)
         return;
     struct record *record = book_find(book, draft.id, UINT32_MAX);
+    if (!claim->withdrawn && draft.deadline_ns <= step->now)
+        return; /* it has run out meanwhile */
     if (!record) {
         bool old = claim->epoch != 0 && claim->epoch < mirror_epoch(book);
+        if (claim->withdrawn && PLANTED(PLANT_WITHDRAWAL_FORGOTTEN))
+            return;
         if (claim->withdrawn)
             book_forget(book, draft.id, step->now); /* though the claim itself may yet come */
         else if (!old && !book_is_dead(book, draft.id) && book_has_room(book, book_slots(book)) &&

@@ -45,7 +45,8 @@ static void copy_holder(struct holder *to, const struct holder *from)
     to->pid_space = to->local ? from->pid_space : 0;
 }
 
-/* What a lease is by this word, as a record of ours; its state may be GONE. False: it is none. */
+/* What a lease is by this word, as a record of ours; its state may be GONE. False: it is none, or bears
+ * an id which this book would have issued, and has not. */
 bool heard_draft(const struct step *step, const struct heard_lease *lease, uint64_t epoch,
                  struct record *draft)
 {

@@ -214,6 +214,13 @@ static void write_floor(struct host_table *table, const struct book *book, uint3
                                                &book->floors.entries[index], sizeof(struct floor));
 }
 
+static void write_sight(struct host_table *table, const struct book *book)
+{
+    struct host_file *file = table->file;
+    table->sight_selector =
+        cell_write(&file->sight_selector, file->sight, &book->sight, sizeof book->sight);
+}
+
 static void commit(struct table *base, struct book *book, const struct effects *effects, ns_t now)
 {
     struct host_table *table = (struct host_table *)base;
@@ -224,13 +231,14 @@ static void commit(struct table *base, struct book *book, const struct effects *
     if (book->head_dirty)
         table->head_selector =
             cell_write(&file->head_selector, file->head, &book->head, sizeof book->head);
-    if (book->sight_dirty)
-        table->sight_selector =
-            cell_write(&file->sight_selector, file->sight, &book->sight, sizeof book->sight);
+    if (book->sight_dirty && !book->sight_last)
+        write_sight(table, book);
     for (uint32_t i = 0; i < book->dirty_floor_count; i++)
         write_floor(table, book, book->dirty_floors[i]);
     for (uint32_t i = 0; i < book->dirty_count; i++)
         write_record(table, book, book->dirty[i]);
+    if (book->sight_dirty && book->sight_last)
+        write_sight(table, book);
     write_log(file, effects, now);
     book_clean(book);
 }

@@ -5,6 +5,7 @@
 
 #include "broker/attribution.h"
 #include "broker/heard.h"
+#include "broker/planted.h"
 #include "broker/step.h"
 
 #define JITTER_NS     (100 * NS_PER_MS) /* of the way of a state: no reason to write a record again */
@@ -71,12 +72,20 @@ static bool take_epoch(struct step *step, uint64_t epoch)
     return true;
 }
 
-static struct record *first_without_place(struct book *book)
+/* A lease that was granted while this was a copy: also one that had its place before, as the owner's. */
+static bool lacks_token(const struct record *record)
+{
+    return record->token == 0 &&
+           (record->state == RECORD_HELD || record->state == RECORD_DISPATCHED);
+}
+
+static struct record *first_that_lacks(struct book *book)
 {
     struct record *first = NULL;
     for (uint32_t i = 0; i < book->live_count; i++) {
         struct record *record = &book->records[book->live[i]];
-        if (record->place >= PLACE_BY_ID && (!first || record->place < first->place))
+        if ((record->place >= PLACE_BY_ID || lacks_token(record)) &&
+            (!first || record->place < first->place))
             first = record;
     }
     return first;
@@ -109,11 +118,12 @@ void mirror_becomes_owner(struct book *book, uint64_t epoch)
     uint64_t least = book->head.epoch + 1;
     book_raise_epoch(book, epoch > least ? epoch : least);
     struct record *record;
-    while ((record = first_without_place(book))) {
-        bool granted = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED;
-        record->place = book_next_place(book, record);
-        if (granted && record->token == 0)
+    while ((record = first_that_lacks(book))) {
+        if (record->place >= PLACE_BY_ID)
+            record->place = book_next_place(book, record);
+        if (lacks_token(record))
             record->token = book_next_token(book, record);
+        book_touch(book, record);
     }
 }
 
@@ -269,7 +279,7 @@ static void state_of_ours(struct step *step, struct record *record, const struct
     if (ran_ahead || record->state == RECORD_WAITING)
         return;
     take_facts(&after, draft, version);
-    if (draft->deadline_ns < after.deadline_ns)
+    if (draft->deadline_ns < after.deadline_ns || PLANTED(PLANT_STATE_EXTENDS))
         after.deadline_ns = draft->deadline_ns;
     go_on(&after, draft);
     heard_become(step, record, &after);
@@ -318,7 +328,7 @@ static void end_what_is_missing(struct step *step, uint64_t version, const uint8
         bool named = record->flags & RECORD_NAMED;
         bool old_claim = record->heard_s && heard_second(step->now) >= record->heard_s &&
                          heard_second(step->now) - record->heard_s >= CLAIM_STAYS_S;
-        if (named || old_claim)
+        if ((named && !PLANTED(PLANT_MISSING_STAYS)) || old_claim)
             end_as_told(step, record, END_RELEASED, RECORD_GONE, version);
     }
 }
@@ -352,8 +362,11 @@ void mirror_take_state(struct step *step, const struct heard_state *state)
 {
     struct book *book = step->book;
     struct sight *sight = &book->sight;
-    if (!take_epoch(step, state->epoch) || state->version <= sight->heard_version)
+    bool was_copy = book_is_copy(book);
+    if (!take_epoch(step, state->epoch) ||
+        (state->version <= sight->heard_version && !PLANTED(PLANT_OLD_STATE_TAKEN)))
         return;
+    book->sight_last = was_copy; /* killed in between, the same state is taken once more */
     uint8_t told[BOOK_CELLS] = {0};
     sight->heard_version = state->version;
     sight->heard_ns = step->now;

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "broker/attribution.h"
+#include "broker/planted.h"
 #include "broker/step.h"
 
 /* ---- the clock ------------------------------------------------------------------------------- */
@@ -12,7 +13,9 @@ static ns_t orphan_end(const struct book *book, const struct record *record)
     ns_t most = record->ended_ns + (ns_t)TTL_MS_MAX * NS_PER_MS;
     if (book_is_copy(book) && (record->flags & RECORD_NAMED))
         return most; /* the owner says when; should it never again, this is for people to see only */
-    if (book->sight.reading.signal != SIGNAL_EXACT)
+    /* where the owner's readings are all that is told, no reading will show what it knows nothing of: if
+     * its work runs, it is among the strangers that the owner tells */
+    if (book->sight.reading.signal != SIGNAL_EXACT || (book->sight.flags & SIGHT_TOLD))
         return record->ended_ns + (ns_t)book->settings.drain_ms * NS_PER_MS;
     /* a reading ends what one has shown, time what none did */
     ns_t end = record->arrived > 0 ? NS_NEVER : admission_settled_ns(book, record);
@@ -70,7 +73,7 @@ static struct record *next_waiter(struct book *book, uint64_t after, bool to_hol
         struct record *record = &book->records[book->live[i]];
         if (record->state == RECORD_WAITING && record->place > after &&
             !(to_hold && (record->flags & RECORD_TO_DISPATCH)) &&
-            (!found || record->place < found->place))
+            (!found || (record->place < found->place) != PLANTED(PLANT_QUEUE_BACKWARDS)))
             found = record;
     }
     return found;
@@ -126,8 +129,10 @@ static bool try_dispatch(struct step *step, struct record *record)
         return false;
     }
     if (admission_verify(book, &tally, record->place, record->units, record->slot, true)) {
-        record->flags &= (uint8_t)~RECORD_CALLED;
-        book_touch(book, record);
+        if (record->flags & RECORD_CALLED) { /* else nothing changed: no reason to wake anybody */
+            record->flags &= (uint8_t)~RECORD_CALLED;
+            book_touch(book, record);
+        }
         return false;
     }
     queue_dispatch(step, record, 0);

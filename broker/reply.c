@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "broker/attribution.h"
+#include "broker/planted.h"
 #include "broker/step.h"
 
 struct answer *step_reply(struct step *step, enum verdict verdict, enum reason reason)
@@ -84,7 +85,7 @@ void step_remember(struct step *step, const struct request *request)
 bool step_answer_again(struct step *step, const struct request *request)
 {
     const struct refusals *refusals = step->broker->refusals;
-    if (!refusals || (request->flags & REQUEST_FIRST))
+    if (!refusals || (request->flags & REQUEST_FIRST) || PLANTED(PLANT_NO_DUPLICATES))
         return false;
     uint32_t kept = refusals->next < REFUSALS_MAX ? refusals->next : REFUSALS_MAX;
     for (uint32_t i = 1; i <= kept; i++) {

@@ -1,6 +1,7 @@
 /* Requests: renew and release, and who answers which. */
 #include <string.h>
 
+#include "broker/planted.h"
 #include "broker/step.h"
 
 /* Only readings say that it has no work, the first and the last of them ghost_ms apart: where
@@ -34,6 +35,9 @@ static void extend(struct step *step, struct record *record, const struct reques
 static void answer_renew(struct step *step, const struct request *request)
 {
     struct record *record = book_find(step->book, request->lease, request->hint);
+    if (PLANTED(PLANT_RENEWAL_REVIVES) && record && record->state >= RECORD_ORPHAN &&
+        record->end == END_EXPIRED)
+        book_set_state(step->book, record, RECORD_DISPATCHED);
     if (!record || !record_is_live(record) || record->state == RECORD_ORPHAN) {
         step_reply_gone(step, record);
         return;
@@ -91,6 +95,7 @@ static void answer_release(struct step *step, const struct request *request)
 {
     struct record *record = book_find(step->book, request->lease, request->hint);
     if (!record) {
+        book_forget(step->book, request->lease, step->now); /* a claim of it may yet come */
         step_reply_gone(step, NULL);
         return;
     }

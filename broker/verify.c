@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "broker/attribution.h"
+#include "broker/planted.h"
 #include "broker/step.h"
 
 static bool is_head(const struct book *book, const struct record *record)
@@ -45,7 +46,8 @@ static void go(struct step *step, struct record *record, const struct request *r
         record->waiting_since_ns = 0; /* what it waited to be held is over and told */
     if (request->flags & REQUEST_MAY_IDLE)
         record->flags |= RECORD_MAY_IDLE;
-    queue_dispatch(step, record, request->ttl_ms);
+    if (!PLANTED(PLANT_VERIFY_AS_A_READ))
+        queue_dispatch(step, record, request->ttl_ms);
     step_stamp(step, record, request);
     reply_go(step, record, request);
 }
