@@ -288,6 +288,8 @@ void question_begin(uint32_t host, uint32_t index, uint32_t provider, enum sim_w
         if (!question->anew)
             request->epoch = holder->epoch;
     }
+    if (want == WANT_VERIFY || want == WANT_RENEW)
+        request->epoch = holder->epoch;
     if (want == WANT_RELEASE)
         release_here(host, index, provider, request->lease);
     if (!holder->alive)
