@@ -52,7 +52,8 @@ bool heard_draft(const struct step *step, const struct heard_lease *lease, uint6
 {
     int state = (int)lease->state;
     const struct book *book = step->book;
-    bool forged = lease->id.instance == book->head.instance && lease->id.counter > book->counter_max;
+    bool forged =
+        lease->id.instance == book->head.instance && lease->id.counter > book->counter_max;
     if (lease->id.counter == 0 || forged || state < RECORD_HELD || state > RECORD_GONE)
         return false;
     memset(draft, 0, sizeof *draft);

@@ -459,8 +459,8 @@ void check_answer(uint32_t host, uint32_t provider, const struct message *questi
         SIM_MARK(judged_duplicate);
         SIM_MARK(asked_again_answered);
         bool was_good = said->verdict == ANSWER_GO || said->verdict == ANSWER_GRANTED;
-        bool lately = sim_now - said->at < (REFUSAL_MS - 20) * SIM_MS &&
-                      said->life == hosts[host].agent_life;
+        bool lately =
+            sim_now - said->at < (REFUSAL_MS - 20) * SIM_MS && said->life == hosts[host].agent_life;
         bool same = lease_id_equal(said->lease, answer->lease) && said->token == answer->token;
         /* a record that was taken for another lease is forgotten, and its requests with it */
         SIM_MUST(!good || !was_good || same ||
@@ -495,8 +495,7 @@ void check_published(uint32_t host, uint32_t provider, const struct gossip_state
     if (published->where == where(host, provider) && published->epoch == state->epoch &&
         published->version == state->version)
         SIM_MUST(published->digest == digest);
-    *published =
-        (struct published){state->epoch, state->version, digest, where(host, provider)};
+    *published = (struct published){state->epoch, state->version, digest, where(host, provider)};
 }
 
 /* S5: a holder's end is not after the owner's. */
@@ -562,8 +561,8 @@ void check_healed(void)
         bool changing = sim_here(owner) - voice->published_at < 500 * SIM_MS;
         for (uint32_t i = 0; i < host_count && !changing; i++) {
             const struct sight *sight = &hosts[i].shelves[p].image.sight;
-            SIM_MUST(i == owner || (sight->heard_epoch == voice->issued &&
-                                    sight->heard_version == voice->told));
+            SIM_MUST(i == owner ||
+                     (sight->heard_epoch == voice->issued && sight->heard_version == voice->told));
         }
     }
 }

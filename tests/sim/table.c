@@ -253,8 +253,8 @@ void table_damage(uint32_t host, uint32_t provider)
     struct sim_image *image = &hosts[host].shelves[provider].image;
     for (uint32_t i = 0; image->ready && i < image->used; i++)
         if (image->records[i].state == RECORD_GONE && image->record_versions[i] > 0 &&
-            image->records[i].id.instance == image->head.instance &&
-            !carries_a_maximum(image, i) && is_known_to_all(host, provider, i)) {
+            image->records[i].id.instance == image->head.instance && !carries_a_maximum(image, i) &&
+            is_known_to_all(host, provider, i)) {
             image->record_versions[i] = 0;
             SIM_MARK(record_damaged);
             return;
@@ -277,9 +277,9 @@ static void trace_step(uint32_t host, uint32_t provider, enum sim_who who,
     printf("%lld h%u p%u %s %s", (long long)(sim_now / SIM_MS), host, provider,
            who == SIM_BY_AGENT ? "agent" : "client", kinds[event->kind]);
     if (event->kind == EVENT_REQUEST)
-        printf(" %s flags %x req %llx:%llx lease %llx: %s%s %s",
-               verbs[event->request->verb], event->request->flags,
-               (unsigned long long)event->request->id.hi, (unsigned long long)event->request->id.lo,
+        printf(" %s flags %x req %llx:%llx lease %llx: %s%s %s", verbs[event->request->verb],
+               event->request->flags, (unsigned long long)event->request->id.hi,
+               (unsigned long long)event->request->id.lo,
                (unsigned long long)(event->request->lease.instance >> 40 << 16 ^
                                     event->request->lease.counter),
                verdicts[effects.reply.verdict], effects.reply.undecided ? " undecided" : "",
