@@ -57,7 +57,9 @@ static void take_back(struct room *room, const struct book *book, const struct c
     struct record gone = {.id = claimed->id, .units = 1, .slot = -1};
     if (same && record->end == END_LAPSED && is_named(record))
         errands_owe(room, book->provider, claimed->id, false, record->deadline_ns);
-    if (claimed->state != RECORD_FREE || (same && record->end == END_LAPSED))
+    /* what ran out here may wait in the owner's queue, and has its end from there */
+    bool expired = same && record->end == END_EXPIRED;
+    if ((claimed->state != RECORD_FREE && !expired) || (same && record->end == END_LAPSED))
         tell(room, book, same ? record : &gone, true, now);
 }
 

@@ -273,7 +273,8 @@ static void drop_ended(uint32_t host, uint32_t provider, const struct book *book
         bool lapsed = same && record->end == END_LAPSED;
         if (lapsed && (record->flags & RECORD_NAMED))
             owe(host, provider, claimed->id, record->deadline_ns, 0);
-        if (claimed->state != RECORD_FREE || lapsed)
+        bool expired = same && record->end == END_EXPIRED; /* there it has its own end */
+        if ((claimed->state != RECORD_FREE && !expired) || lapsed)
             tell(host, book, same ? record : &gone, true);
     }
     voice->claimed_count = kept;

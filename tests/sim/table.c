@@ -307,6 +307,19 @@ static bool reads_under_lock(void)
     return !PLANTED(PLANT_LOCK_NOT_COVERING_READ) || rand_one_in(4);
 }
 
+/* Whoever is left finds what the dead one stored. */
+static void look_after_crash(uint32_t host, uint32_t provider)
+{
+    for (int who = SIM_BY_AGENT; who <= SIM_BY_CLIENT; who++) {
+        struct sim_desk *desk = desk_of(host, provider, (enum sim_who)who);
+        if (!desk->open || desk->image == desk->own)
+            continue;
+        load(desk);
+        check_opened(host, provider, &desk->book);
+        return;
+    }
+}
+
 static enum sim_table_result finish(uint32_t host, uint32_t provider, enum sim_who who,
                                     const struct event *event)
 {
@@ -321,6 +334,7 @@ static enum sim_table_result finish(uint32_t host, uint32_t provider, enum sim_w
     if (!commit(desk, most)) {
         SIM_MARK(commit_stopped_early);
         desk_drop(host, provider, who);
+        look_after_crash(host, provider);
         return TABLE_CRASHED;
     }
     if (crashes && desk->image != desk->own)
