@@ -11,7 +11,7 @@
 bool fleet_config_is_on(const struct fleet_config *config)
 {
     return config->listen_count > 0 || config->publish[0] || config->peer_count > 0 ||
-           config->relay[0];
+           config->relay[0] || config->joins;
 }
 
 /* With its port written out. */
@@ -123,6 +123,7 @@ int fleet_config_take(const struct lease_options *options, struct fleet_config *
                       size_t error_size)
 {
     config->insecure = options->insecure != 0;
+    config->joins = options->flags & LEASE_OPEN_FLEET;
     /* others take it as it is told, and ask no resolver about it */
     int result = options->advertise ? take_own("advertise", options->advertise, true,
                                                config->advertise, error, error_size)

@@ -20,6 +20,7 @@ struct lease_options;
 struct fleet_config {
     uint32_t listen_count, peer_count;
     bool insecure;
+    bool joins; /* peers are found otherwise (LEASE_OPEN_FLEET) */
     char listen[FLEET_LISTEN_MAX][ENDPOINT_SIZE];
     char publish[ENDPOINT_SIZE]; /* "": the port after that of the first listen */
     char advertise[ENDPOINT_SIZE];

@@ -10,6 +10,9 @@
 enum standing { STANDS, IS_LOST, IS_ELSEWHERE };
 enum standing keeper_look_up(const struct held *held, enum reason *reason, enum record_end *end);
 
+/* Renews or releases it in our own book. */
+int keeper_step(const struct held *held, enum verb verb, struct effects *effects);
+
 /* Nothing more is done for it but telling the caller. */
 void keeper_report_lost(struct lease_agent *agent, struct lease_id id, enum reason reason,
                         enum record_end end);

@@ -36,19 +36,6 @@ static ns_t patience_end(void)
     return host_now_ns() + ASK_MS * NS_PER_MS;
 }
 
-static void step_here(const struct held *held, enum verb verb)
-{
-    struct request request = {.verb = verb,
-                              .flags = REQUEST_FIRST,
-                              .lease = held->id,
-                              .hint = held->cell,
-                              .ttl_ms = held->ttl_ms};
-    struct event event = {.kind = EVENT_REQUEST, .request = &request};
-    struct effects effects;
-    agent_request_id(&request.id);
-    provider_step(held->provider, &event, &effects, LOCK_BUDGET_MS);
-}
-
 /* ---- what it was not told yet ---------------------------------------------------------------- */
 
 static bool release_there(const struct held *held, const struct route *route, struct lease_id id,
@@ -94,7 +81,8 @@ static void keep_alive_here(struct lease_agent *agent, const struct held *held, 
 {
     if (now < held->renew_ns || !keeper_renews(held))
         return;
-    step_here(held, VERB_RENEW);
+    struct effects effects;
+    keeper_step(held, VERB_RENEW, &effects);
     keeper_renewed(agent, held->id, held->named, true, now);
 }
 
@@ -139,8 +127,9 @@ static bool announce_running(struct lease_agent *agent, struct held held, const 
         return answered;
     }
     struct lease_id by = reply.answer.lease;
+    struct effects effects;
     if (!lease_id_equal(by, held.id))
-        step_here(&held, VERB_RELEASE);
+        keeper_step(&held, VERB_RELEASE, &effects);
     if (!keeper_replaced(agent, held.id, by, reply.answer.cell, true, now))
         release_there(&held, route, by, patience_end()); /* given back meanwhile */
     return true;
@@ -158,17 +147,14 @@ static bool renew(struct lease_agent *agent, const struct held *held, const stru
                               .ttl_ms = held->ttl_ms,
                               .holder = held->holder};
     request.epoch = remote_epoch(held->provider, route, held->id);
+    keep_alive_here(agent, held, host_now_ns()); /* before the owner takes its time */
     bool answered = ask_there(held, route, &request, patience_end(), &reply);
     ns_t now = host_now_ns();
     keeper_put_off(agent, held->id, now + AGAIN_NS, NULL);
     const struct answer *answer = &reply.answer;
-    if (!answered)
-        keep_alive_here(agent, held, now);
-    else if (answer->verdict == ANSWER_GONE && held->named)
+    if (answered && answer->verdict == ANSWER_GONE && held->named)
         keeper_report_lost(agent, held->id, answer->reason, answer->end);
-    else if (answer->verdict == ANSWER_GONE) /* it never knew of it: verify will tell */
-        keep_alive_here(agent, held, now);
-    else
+    else if (answered && answer->verdict != ANSWER_GONE) /* gone: it never knew, verify will tell */
         keeper_renewed(agent, held->id, answer->state == RECORD_DISPATCHED || !held->dispatched,
                        false, now);
     return answered;

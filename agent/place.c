@@ -107,7 +107,9 @@ struct queueing {
     struct remote_ask *asks; /* its place in the queue of an owner on another host */
     uint32_t count;
     ns_t end_ns;
-    bool woken;                              /* the last sleep ended before its time */
+    bool woken; /* the last sleep ended before its time */
+    int error;  /* LEASE_ELOCKED: the book of `locked` is */
+    char locked[NAME_SIZE];
     struct host_waited words[PROVIDERS_MAX]; /* on which to sleep, as they were before asking */
 };
 
@@ -133,6 +135,16 @@ static void leave_all(struct queueing *queueing)
 {
     for (uint32_t i = 0; i < queueing->count; i++)
         leave(queueing, i);
+}
+
+#define LOCKED_LOOK_NS (NS_PER_SEC / 20) /* until a locked book is tried again */
+
+/* Somebody sits on that book: it may yet let go, so that the wait goes on, and its end names it. */
+static int note_locked(struct queueing *queueing, const struct asking *asking)
+{
+    queueing->error = LEASE_ELOCKED;
+    memcpy(queueing->locked, asking->provider->name, sizeof queueing->locked);
+    return LEASE_ETIMEOUT;
 }
 
 /* The same at an owner on another host. One that falls silent is asked again after a while; meanwhile
@@ -179,7 +191,7 @@ static int ask_queue(struct queueing *queueing, uint32_t index)
     asking->reap = queueing->woken ? REAP_HOLDERS : REAP_ALL;
     int error = asking_step(asking);
     if (error == LEASE_ELOCKED)
-        return LEASE_ETIMEOUT;
+        return note_locked(queueing, asking);
     if (error < 0)
         return error;
     return asking->effects.reply.verdict == ANSWER_WAIT ? LEASE_ETIMEOUT : asking_error(asking);
@@ -199,6 +211,7 @@ static void drop_queue(struct queueing *queueing, uint32_t index)
 static int ask_all(struct queueing *queueing, struct outcome *outcome, ns_t *look_ns)
 {
     *look_ns = queueing->end_ns;
+    queueing->error = 0;
     for (uint32_t i = 0; i < queueing->count;) {
         int error = ask_queue(queueing, i);
         if (error == 0)
@@ -208,8 +221,12 @@ static int ask_all(struct queueing *queueing, struct outcome *outcome, ns_t *loo
             drop_queue(queueing, i);
             continue;
         }
-        ns_t retry = is_away(queueing, i) ? host_now_ns() + HOST_WAIT_LOOK_MS * NS_PER_MS
-                                          : asking_next_look(&queueing->askings[i].effects.reply);
+        const struct answer *answer = &queueing->askings[i].effects.reply;
+        ns_t retry = asking_next_look(answer);
+        if (is_away(queueing, i))
+            retry = host_now_ns() + HOST_WAIT_LOOK_MS * NS_PER_MS;
+        else if (queueing->error)
+            retry = host_now_ns() + LOCKED_LOOK_NS;
         if (queueing->askings[i].silent && retry > queueing->askings[i].turn_ns)
             retry = queueing->askings[i].turn_ns;
         if (retry < *look_ns)
@@ -284,8 +301,11 @@ static int wait_in_queues(struct queueing *queueing, struct outcome *outcome, st
         if (was_interrupted(queueing) || host_now_ns() >= queueing->end_ns) {
             bool interrupted = was_interrupted(queueing);
             asking_verdict(&queueing->askings[0], 0, verdict);
+            if (queueing->error)
+                asking_refuse(queueing->agent, queueing->locked, queueing->error, verdict);
+            int error = queueing->error ? queueing->error : LEASE_EBUSY;
             leave_all(queueing);
-            return interrupted ? LEASE_ECLOSED : LEASE_EBUSY;
+            return interrupted ? LEASE_ECLOSED : error;
         }
         sleep_in_queues(queueing, look_ns);
         if (was_interrupted(queueing)) {

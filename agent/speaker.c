@@ -321,6 +321,7 @@ static void free_speaker(struct speaker *speaker)
 {
     close(speaker->wake_fd);
     pthread_cond_destroy(&speaker->state_changed);
+    pthread_mutex_destroy(&speaker->outside.mutex);
     pthread_mutex_destroy(&speaker->state_mutex);
     free(speaker);
 }
@@ -338,6 +339,7 @@ static struct speaker *new_speaker(struct lease_agent *agent)
         return NULL;
     }
     pthread_mutex_init(&speaker->state_mutex, NULL);
+    pthread_mutex_init(&speaker->outside.mutex, NULL);
     pthread_cond_init(&speaker->state_changed, NULL);
     return speaker;
 }

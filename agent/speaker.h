@@ -11,6 +11,7 @@
 #include "agent/http.h"
 #include "agent/probe.h"
 #include "agent/service.h"
+#include "agent/speaker_outside.h"
 #include "broker/host_beat.h"
 
 #define SPEAKER_LOCK_FILE  "agent.lock"
@@ -67,7 +68,8 @@ struct speaker {
     struct service *service;
     uint32_t prober_count;
     struct prober *probers[PROVIDERS_MAX];
-    struct room *room;        /* what there is of the fleet; NULL: nothing */
+    struct room *room; /* what there is of the fleet; NULL: nothing */
+    struct outside outside;
     _Atomic unsigned watches; /* enum speaker_watches */
 };
 

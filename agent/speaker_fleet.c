@@ -82,6 +82,7 @@ static void bind_all(struct room *room)
     if (error < 0)
         complain(room, "publish at", publish, error);
     room->routes_changed = true;
+    outside_show(room);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -207,8 +208,7 @@ static void end_change(struct provider *provider)
 void room_raise(struct voice *voice, uint64_t above)
 {
     struct provider *provider = voice->provider;
-    if (above == 0)
-        above = 1; /* above what the book has, whenever it can be had */
+    above = above > 0 ? above : 1; /* 0 would say that there is nothing to do */
     voice->raise_above = above > voice->raise_above ? above : voice->raise_above;
     pthread_mutex_lock(&provider->mutex);
     if (provider->table && table_begin(provider->table, provider->book, 0) == 0) {
@@ -397,6 +397,7 @@ void room_run(struct room *room)
     ns_t now = host_now_ns();
     if (now >= room->bind_ns)
         bind_all(room);
+    outside_run(room, now);
     peers_run(room, now);
     errands_run(room, now);
     for (uint32_t i = 0; i < room->voice_count; i++)

@@ -140,7 +140,7 @@ struct room {
     ns_t slept_ns;   /* when it last began to sleep */
     ns_t turn_ns;    /* when its last turn began */
     ns_t arrival_ns; /* no request that is read now came before this */
-    ns_t hear_ns; /* the SUB is not looked at before */
+    ns_t hear_ns;    /* the SUB is not looked at before */
     ns_t beat_ns, look_ns, own_ns, addresses_ns, joined_ns, written_ns;
     uint64_t distrusted; /* how often we distrusted ourselves */
     bool routes_changed;
@@ -178,7 +178,7 @@ void room_wake(struct room *room);     /* first in each turn */
 void room_run(struct room *room);      /* last in it */
 ns_t room_deadline(struct room *room); /* when the next turn is due */
 void room_sleeps(struct room *room, ns_t until_ns);
-void *room_socket(const struct room *room); /* the SUB, NULL: not now */
+void *room_socket(const struct room *room);           /* the SUB, NULL: not now */
 uint32_t room_fds(const struct room *room, int *fds); /* at most ROOM_ERRANDS */
 /* Without a room everything is ours: its server is read though nobody asks; another host owns it. */
 bool room_probes(const struct room *room, const struct provider *provider, ns_t now);
@@ -194,6 +194,10 @@ bool room_is_epoch_mad(uint64_t epoch);
 
 /* ---- speaker_routes.c */
 void room_write_routes(struct room *room, ns_t now);
+
+/* ---- speaker_outside.c */
+void outside_run(struct room *room, ns_t now); /* takes who was told */
+void outside_show(struct room *room);          /* where it is bound now */
 
 /* ---- speaker_publish.c */
 void publish_run(struct room *room, ns_t now);

@@ -46,11 +46,27 @@ static int answer_yield(const struct speaker *speaker, struct message *reply)
     return LEASE_EDAEMON;
 }
 
+/* For the host's own people: whoever can open the socket in its directory. */
+static int answer_forget(struct room *room, const struct message *request, struct message *reply)
+{
+    if (!service_is_local(room->speaker->service)) {
+        wire_copy_text(reply->text, sizeof reply->text, "only the host's own processes say that");
+        return LEASE_EPERM;
+    }
+    if (!fleet_forget(room->fleet, request->name))
+        return LEASE_EUNKNOWN;
+    room->own_ns = room->look_ns = 0; /* who owns what, and who is heard */
+    room->routes_changed = true;
+    room->written_ns = 0;
+    return 0;
+}
+
 /* What concerns other hosts. */
 static int answer_fleet(struct room *room, const struct message *request, struct message *reply)
 {
     switch (request->op) {
     case MESSAGE_FETCH: return fetch_handle(room, request, reply);
+    case MESSAGE_FORGET: return answer_forget(room, request, reply);
     case MESSAGE_ACQUIRE:
     case MESSAGE_VERIFY:
     case MESSAGE_RENEW:

@@ -66,6 +66,7 @@ static struct lease_peer *add_peer(struct lease_fleet *fleet)
 struct whose {
     const struct route *route; /* NULL: the fleet says nothing of it */
     bool away;                 /* another host's, and ours is a copy */
+    bool nobody;               /* a copy whose owner nobody knows any more */
     enum lease_reach reach;    /* how far what it says is known */
 };
 
@@ -184,9 +185,13 @@ static void fill_owner(struct lease_view *view, const struct provider *provider,
 {
     const struct route *route = whose->route;
     const char *url = provider_url(provider);
-    snprintf(view->owner, sizeof view->owner, "%s", route ? route->owner : provider->agent->host);
+    const char *host = whose->nobody ? "" : provider->agent->host;
+    snprintf(view->owner, sizeof view->owner, "%s", route ? route->owner : host);
     snprintf(view->url, sizeof view->url, "%s", route && route->url[0] ? route->url : url);
-    snprintf(view->state, sizeof view->state, "%s", route ? route_state_name(route, now) : "live");
+    snprintf(view->state, sizeof view->state, "%s",
+             route           ? route_state_name(route, now)
+             : whose->nobody ? "unowned"
+                             : "live");
     if (whose->away)
         view->heard_ms = since_ms(route->heard_ns, now);
     view->reach = whose->reach;
@@ -196,10 +201,12 @@ static void fill_owner(struct lease_view *view, const struct provider *provider,
                                                           : provider->book->place_max;
 }
 
-/* What is known of an owner that is silent is old: what it had free is unknown now. */
-static void forget_capacity(struct lease_view *view)
+/* What is known of an owner that is silent is old: what it had free is unknown now. The same where there
+ * is none, unless we can read the server ourselves. */
+static void forget_capacity(struct lease_view *view, bool readable)
 {
-    if (strcmp(view->state, "stale") != 0 && strcmp(view->state, "lost") != 0)
+    bool unowned = strcmp(view->state, "unowned") == 0 && !readable;
+    if (strcmp(view->state, "stale") != 0 && strcmp(view->state, "lost") != 0 && !unowned)
         return;
     view->in_flight = view->queued = view->free = view->available = -1;
     view->strangers = 0;
@@ -227,7 +234,7 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     view->orphans = tally.orphans;
     view->first_lease = fleet->lease_count;
     view->first_work = fleet->work_count;
-    forget_capacity(view);
+    forget_capacity(view, provider->has_spec);
     int error = fill_records(fleet, view, provider, whose, now);
     view->lease_count = fleet->lease_count - view->first_lease;
     view->work_count = fleet->work_count - view->first_work;
@@ -379,6 +386,7 @@ static void tell_whose(const struct provider *provider, const struct routes *rou
     whose->route = routes ? routes_find(routes, provider->name) : NULL;
     whose->away = whose->route && whose->route->endpoint[0] &&
                   (!provider->owned || whose->route->conflicts > 0);
+    whose->nobody = !whose->route && !provider->owned && book_is_copy(provider->book);
     bool heard = whose->away && provider->book->sight.heard_version > 0;
     bool told = !whose->away && whose->route && whose->route->owner[0] && joined;
     whose->reach = heard || told ? LEASE_REACH_FLEET : provider->reach;

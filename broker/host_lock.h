@@ -1,3 +1,4 @@
+/* clang-format off */
 /* The one file lock of the project: flock on a file of its own or on the book itself, with a mutex
  * above it because threads share a descriptor.
  *
@@ -6,24 +7,38 @@
  * for, and where it is here:
  *
  *   seed                              here
- *   R1  exclusive or shared           enum host_lock_mode
- *   R1  a second acquirer waits       budget_ms < 0 blocks; callers on a hot path give a budget
- *   R1  released on exit, closed      host_lock_release(), host_lock_close(); by the kernel at
- * death R1  POSIX and Windows             host_lock_posix.c (flock), host_lock_windows.c
- * (LockFileEx) R1  "loop dir vanished mid-lock"  LEASE_EVANISHED, by fstat after the lock is had
- *   R2, R3  read, mutate, write       the callers: book files load and commit between the two calls
- *   R4  always released               acquire leaves nothing locked unless it returns 0; release
- *                                     takes no arguments that could be wrong
- *   R5  one file a loop               one file a provider, in the runtime directory
- *   R6  no new dependencies           libc and pthread
- *   R7  atomic write stays            records are committed by one store of a selector, so that
- *                                     readers need no lock and a killed writer tears nothing
- *   D-L1  blocking, no timeout        still to be had; but a stopped holder would block everyone,
- * so there is a budget, which counts only while nobody gets on D-L2  never collected never unlinked
- * by us: an unlinked lock has two holders D-L3  creation is not locked      it is: see below D-L4
- * standard library only       as R6 D-L5  atomic write retained       as R7 risk  nesting refused
- * with LEASE_ENESTED, on any handle of the same file risk  network file systems        host_dir
- * refuses them
+ *   ----                              ----
+ *   R1    exclusive or shared         enum host_lock_mode
+ *   R1    a second acquirer waits     budget_ms < 0 blocks; a hot path gives a budget
+ *   R1    released on exit, closed    host_lock_release(), host_lock_close(); by the kernel at death
+ *   R1    POSIX and Windows           host_lock_posix.c (flock), host_lock_windows.c (LockFileEx)
+ *   R1    "loop dir vanished"         LEASE_EVANISHED, by fstat after the lock is had
+ *   R2    read, mutate, write         the callers: begin() and end() of host_table.c, with load()
+ *   R3      in both programs            and commit() between them, in every program
+ *   R4    always released             acquire leaves nothing locked unless it returns 0; release
+ *                                       takes no arguments that could be wrong
+ *   R5    one file a loop             one file a provider, in the runtime directory
+ *   R6    no new dependencies         libc and pthread
+ *   R7    atomic write stays          records are committed by one store of a selector, so that
+ *                                       readers need no lock and a killed writer tears nothing
+ *   D-L1  blocking, no timeout        still to be had; but a stopped holder would block everyone, so
+ *                                       there is a budget, which counts only while nobody gets on
+ *   D-L2  one a loop, never collected R5; never unlinked by us: an unlinked lock has two holders
+ *   D-L3  creation is not locked      it is: see "Creation"
+ *   D-L4  standard library only       R6
+ *   D-L5  atomic write retained       R7
+ *   risk  nesting                     refused with LEASE_ENESTED, on any handle of the same file
+ *   risk  network file systems        host_dir.c refuses them
+ *
+ *   the seed's tests                                      tests/unit/test_host_lock.c
+ *   ----------------                                      ---------------------------
+ *   1  test_lock_serializes_concurrent_writes             seed_1_lock_serializes_concurrent_writes
+ *   2  test_lock_releases_on_clean_exit                   seed_2_lock_releases_on_clean_exit
+ *   3  test_lock_releases_on_exception                    seed_3_lock_releases_on_exception
+ *   4  test_lock_is_per_loop                              seed_4_lock_is_per_book
+ *   5  test_no_lock_on_create_loop                        seed_5_exclusive_lock_decides_who_creates
+ *   6  test_pause_loop_serialized_with_concurrent_read    seed_6_mutation_waits_for_the_holder
+ *   7  test_runner_tick_holds_lock_across_state_write     seed_7_lock_is_held_from_load_to_commit
  *
  * Creation. In the seed it takes no lock, because nothing can race it: a loop is created by one
  * person's command, and a second one is refused by name. Here any number of processes open a book
@@ -39,6 +54,7 @@
  * Threads. Different threads may use one handle; it is held by one of them at a time, in shared
  * mode too. The thread that took it releases it. Not usable in signal handlers.
  */
+/* clang-format on */
 #ifndef LEASEHOLD_BROKER_HOST_LOCK_H
 #define LEASEHOLD_BROKER_HOST_LOCK_H
 
@@ -110,8 +126,9 @@ void host_lock_watch(struct host_lock *l, const _Atomic uint32_t *change);
 
 /* Takes the lock. budget_ms < 0 waits as long as it takes, 0 tries once, more tries with jittered
  * back-off (50 us to 2 ms) until nothing has changed for that long; under contention, and while the
- * holder waits for a busy processor, at most HOST_LOCK_BUDGETS_MAX times that. Then looks whether the file is there and whole: at most once a
- * millisecond, at least once a tick of the system (4 ms as Debian has it).
+ * holder waits for a busy processor, at most HOST_LOCK_BUDGETS_MAX times that. Then looks whether
+ * the file is there and whole: at most once a millisecond, at least once a tick of the system (4 ms
+ * as Debian has it).
  *
  * 0, or with nothing held: LEASE_ELOCKED out of budget, LEASE_ENESTED this thread holds it already
  * (by this or another handle), LEASE_EFORK, LEASE_ECLOSED never opened, or closed under us,

@@ -36,4 +36,8 @@
 #define WIRE_ERROR_MAX     4095                      /* errors are -1 to -4095 */
 #define WIRE_NUMBER_MAX    ((UINT64_C(1) << 53) - 1) /* JavaScript holds these exactly */
 
+/* Beacons, on request: a datagram to everybody on the network (beacon.h). */
+#define WIRE_BEACON_PORT  5771 /* UDP */
+#define WIRE_BEACON_BYTES 28   /* shorter ones are dropped, what is longer is not read */
+
 #endif

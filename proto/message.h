@@ -109,6 +109,7 @@ enum message_field {
  *          from the first sending of this req plus waited_ms.
  *   fetch  with provider: one part of what the answerer last published of it, in `state`. Without:
  *          its `beat` and the peers that it knows.
+ *   forget drop the peer that is called `name`; asked on the same host only.
  *   refusal the reply where the request's op is unknown or could not be read; never ok. */
 #define MESSAGE_OPS(X)                                                                             \
     X(MESSAGE_REFUSAL, "refusal", MESSAGE_HAS_NONE, MESSAGE_HAS_NONE, MESSAGE_HAS(error),          \
@@ -138,7 +139,9 @@ enum message_field {
       (MESSAGE_HAS_SENDER | MESSAGE_HAS(provider) | MESSAGE_HAS(part)), MESSAGE_HAS_NONE,          \
       (MESSAGE_HAS_SENDER | MESSAGE_HAS(provider) | MESSAGE_HAS(part) | MESSAGE_HAS(parts) |       \
        MESSAGE_HAS(state) | MESSAGE_HAS(beat) | MESSAGE_HAS(peers) | MESSAGE_HAS(owner) |          \
-       MESSAGE_HAS(endpoint)))
+       MESSAGE_HAS(endpoint)))                                                                     \
+    X(MESSAGE_FORGET, "forget", MESSAGE_HAS(name), MESSAGE_HAS_NONE, MESSAGE_HAS_NONE,             \
+      MESSAGE_HAS_NONE)
 
 enum message_op {
 #define MESSAGE_OP_NAME(op, word, must, may, reply_must, reply_may) op,

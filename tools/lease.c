@@ -42,11 +42,13 @@ static const struct lease_command commands[] = {
      command_verify},
     {"renew", "ID", "give a lease one more time to live",
      "    0  renewed\n" EXIT_LINE_USAGE EXIT_LINE_UNKNOWN EXIT_LINE_INTERNAL
-     "   74  the lease is gone\n   75  refused: no work shows for it (-E CODE)\n",
+     "   74  the lease is gone\n   75  refused: no work shows for it, or the book is locked (-E "
+     "CODE)\n",
      OPTION_TTL | OPTION_CODE | OPTION_JSON | OPTIONS_COMMON, 1, 1, false, command_renew},
     {"release", "[--force] ID", "end a lease",
      "    0  released, or gone already\n" EXIT_LINE_USAGE EXIT_LINE_UNKNOWN EXIT_LINE_INTERNAL
-     "   75  it is somebody else's: --force\n",
+     "   75  it is somebody else's (--force), or the book is locked: the lease ends with its "
+     "time\n",
      OPTION_FORCE | OPTIONS_COMMON, 1, 1, false, command_release},
     {"ls", "[PROVIDER]", "the leases there are", EXITS_LOOKING, OPTION_JSON | OPTIONS_COMMON, 0, 1,
      false, command_ls},
@@ -65,10 +67,13 @@ static const struct lease_command commands[] = {
      "    0  written, or printed\n" EXIT_LINE_USAGE
      "   69  there is a configuration already\n   70  it cannot be written\n",
      OPTION_PRINT | OPTION_CONFIG | OPTION_HELP, 0, 0, false, command_init},
-    {"peers", "", "the other agents (not yet)", "   69  not in this version\n",
-     OPTION_JSON | OPTIONS_COMMON, 0, 0, false, command_not_yet},
-    {"forget", "PEER", "drop another agent (not yet)", "   69  not in this version\n",
-     OPTIONS_COMMON, 1, 1, false, command_not_yet},
+    {"peers", "", "the agents of other hosts, and when they were heard",
+     "    0  done\n" EXIT_LINE_USAGE EXIT_LINE_INTERNAL, OPTION_JSON | OPTIONS_COMMON, 0, 0, false,
+     command_peers},
+    {"forget", "PEER", "drop the agent of a host that is gone for good",
+     "    0  dropped, until it is heard again\n" EXIT_LINE_USAGE
+     "   69  no such peer, or no lease-agent runs here\n" EXIT_LINE_INTERNAL,
+     OPTION_DIR | OPTION_CONFIG | OPTION_HELP, 1, 1, false, command_forget},
     {"keygen", "", "make this host's keys (not yet)", "   69  not in this version\n",
      OPTION_PRINT | OPTIONS_COMMON, 0, 0, false, command_not_yet},
     {"trust", "NAME KEY", "let another agent in (not yet)", "   69  not in this version\n",
@@ -79,7 +84,7 @@ static const struct lease_command commands[] = {
 
 int command_not_yet(struct cli *cli)
 {
-    say("%s needs the fleet tier, which this version does not have", cli->command->name);
+    say("%s is not in this version: there are no keys yet", cli->command->name);
     return EXIT_UNAVAILABLE;
 }
 
@@ -149,9 +154,8 @@ static int dispatch(const struct lease_command *command, char **argv, int argc)
     const char *wrong = check_operands(&cli);
     if (wrong)
         return usage(command, wrong);
-    if (cli.options.given & (OPTION_PEER | OPTION_KEY)) {
-        say("%s needs the fleet tier, which this version does not have",
-            cli.options.given & OPTION_PEER ? "--peer" : "--key");
+    if (cli.options.given & OPTION_KEY) {
+        say("--key is not in this version: there are no keys yet");
         return EXIT_UNAVAILABLE;
     }
     int code = command->run(&cli);

@@ -1,213 +1,167 @@
 /* lease-agent: speaks for a host. It keeps the readings of its providers fresh, reaps what has
- * ended, and answers over ipc. SIGTERM and SIGINT end it, SIGHUP reads the configuration again. */
+ * ended, answers over ipc and, where it is told to, other hosts. SIGTERM and SIGINT end it, SIGHUP
+ * reads the configuration again. */
 #define _GNU_SOURCE
 
 #include <errno.h>
-#include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
-#include "agent/config.h"
-#include "agent/lease.h"
+#include "agent/speaker_outside.h"
+#include "broker/record.h"
+#include "tools/lease_agent.h"
+#include "tools/lease_agent_beacon.h"
 #include "tools/standard_streams.h"
 
-enum exit_code { EXIT_FINE = 0, EXIT_USAGE = 64, EXIT_UNAVAILABLE = 69, EXIT_INTERNAL = 70 };
+#define LOOK_MS 1000 /* where something can change by itself */
 
-struct flags {
-    const char *name, *dir, *config;
-    const char *providers[PROVIDERS_MAX];
-    size_t provider_count;
-};
-
-static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static void say(const char *format, ...)
+void say(const char *format, ...)
 {
+    char raw[1024], line[sizeof raw];
     va_list arguments;
     va_start(arguments, format);
-    fputs("lease-agent: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    vsnprintf(raw, sizeof raw, format, arguments);
     va_end(arguments);
-}
-
-static void print_help(void)
-{
-    fputs(
-        "usage: lease-agent [--name HOST] [--provider NAME=SPEC]... [--config FILE] [--dir DIR]\n"
-        "\n"
-        "Speaks for this host: keeps readings fresh, reaps leases that have ended, answers over\n"
-        "ipc. SPEC is http://host:port, ENGINE+http://..., or static:N, with options after commas\n"
-        "(slots=N, model=NAME, url=URL, own=yes|no, key-file=PATH).\n"
-        "\n"
-        "  --name HOST           this host's name; the machine's by default\n"
-        "  --provider NAME=SPEC  a provider, may be repeated; wins over the configuration's\n"
-        "  --config FILE         instead of the usual configuration file\n"
-        "  --dir DIR             the runtime directory\n"
-        "  --version, --help\n"
-        "\n"
-        "SIGHUP reads the configuration again, SIGTERM and SIGINT end it.\n"
-        "\n"
-        "exit codes:\n"
-        "   0  ended by a signal\n"
-        "  64  usage, or a configuration that cannot be read\n"
-        "  69  another daemon speaks for the directory, or no directory can be used\n"
-        "  70  internal\n",
-        stdout);
-}
-
-/* ---- flags and configuration ----------------------------------------------------------------- */
-
-static int take_flag(int option, struct flags *flags)
-{
-    switch (option) {
-    case 'n': flags->name = optarg; return 0;
-    case 'd': flags->dir = optarg; return 0;
-    case 'c': flags->config = optarg; return 0;
-    case 'p':
-        if (flags->provider_count == PROVIDERS_MAX) {
-            say("more than %d providers", PROVIDERS_MAX);
-            return EXIT_USAGE;
-        }
-        flags->providers[flags->provider_count++] = optarg;
-        return 0;
-    case 'f':
-        say("that flag needs the fleet tier, which this version does not have");
-        return EXIT_USAGE;
-    default: say("see lease-agent --help"); return EXIT_USAGE;
-    }
-}
-
-/* 0: go on; else the exit code, EXIT_FINE + 1000 where all was said. */
-#define EXIT_SAID 1000
-
-static int read_flags(int argc, char **argv, struct flags *flags)
-{
-    static const struct option options[] = {{"name", required_argument, NULL, 'n'},
-                                            {"provider", required_argument, NULL, 'p'},
-                                            {"dir", required_argument, NULL, 'd'},
-                                            {"config", required_argument, NULL, 'c'},
-                                            {"listen", required_argument, NULL, 'f'},
-                                            {"publish", required_argument, NULL, 'f'},
-                                            {"peer", required_argument, NULL, 'f'},
-                                            {"advertise", required_argument, NULL, 'f'},
-                                            {"http", required_argument, NULL, 'f'},
-                                            {"beacon", no_argument, NULL, 'f'},
-                                            {"relay", no_argument, NULL, 'f'},
-                                            {"insecure", no_argument, NULL, 'f'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {"version", no_argument, NULL, 'v'},
-                                            {NULL, 0, NULL, 0}};
-    int option, error = 0;
-    while (error == 0 && (option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (option == 'h') {
-            print_help();
-            return EXIT_SAID;
-        }
-        if (option == 'v') {
-            puts("lease-agent " LEASEHOLD_VERSION);
-            return EXIT_SAID;
-        }
-        error = take_flag(option, flags);
-    }
-    if (error == 0 && optind < argc) {
-        say("'%s' is not an option, see lease-agent --help", argv[optind]);
-        error = EXIT_USAGE;
-    }
-    return error;
-}
-
-static int read_configuration(const struct flags *flags, struct config *config)
-{
-    char path[CONFIG_PATH_SIZE], error[CONFIG_ERROR_SIZE];
-    memset(config, 0, sizeof *config);
-    if (!config_find(flags->config, path))
-        return 0;
-    if (config_load(path, config, error) < 0) {
-        say("%s", error);
-        return EXIT_USAGE;
-    }
-    for (size_t i = 0; i < config->warnings.count; i++)
-        say("%s", config->warnings.items[i]);
-    return 0;
+    text_copy(line, sizeof line, raw); /* names and paths may be anybody's */
+    fprintf(stderr, "lease-agent: %s\n", line);
 }
 
 /* ---- the agent ------------------------------------------------------------------------------- */
 
-static int open_agent(const struct flags *flags, const struct config *config, lease_agent_t **agent)
+struct daemon {
+    const struct flags *flags;
+    struct config config;
+    struct wishes wishes;
+    lease_agent_t *agent;
+    struct beacons *beacons;
+    struct speaker_place shown; /* as it was said last */
+};
+
+/* What changed about where other hosts reach us. */
+static void show_place(struct daemon *daemon)
 {
-    const char *providers[2 * PROVIDERS_MAX];
-    size_t count = 0;
-    for (size_t i = 0; i < config->providers.count && count < PROVIDERS_MAX; i++)
-        providers[count++] = config->providers.items[i];
-    for (size_t i = 0; i < flags->provider_count; i++)
-        providers[count++] = flags->providers[i];
-    struct lease_options options = {.size = sizeof options,
-                                    .directory = flags->dir ? flags->dir : config->dir,
-                                    .host = flags->name ? flags->name : config->name,
-                                    .label = "lease-agent",
-                                    .providers = providers,
-                                    .provider_count = count,
-                                    .flags = LEASE_OPEN_DAEMON};
+    struct speaker_place place;
+    speaker_where(daemon->agent, &place);
+    if (place.trouble[0] && strcmp(place.trouble, daemon->shown.trouble) != 0)
+        say("%s%s", place.trouble, place.endpoint[0] ? "" : "; until then it only asks others");
+    if (place.endpoint[0] && strcmp(place.endpoint, daemon->shown.endpoint) != 0)
+        say("listens at %s", place.endpoint);
+    daemon->shown = place;
+}
+
+static int say_why_not(int result, const char *error)
+{
+    say("%s", error[0] ? error : lease_strerror(result));
+    return result == LEASE_EINVAL    ? EXIT_USAGE
+           : result == LEASE_EDAEMON ? EXIT_UNAVAILABLE
+                                     : EXIT_INTERNAL;
+}
+
+static int open_agent(struct daemon *daemon)
+{
+    struct lease_options options;
     char error[512];
-    int result = lease_agent_open(&options, agent, error, sizeof error);
-    if (result < 0) {
-        say("%s", error[0] ? error : lease_strerror(result));
-        return result == LEASE_EINVAL    ? EXIT_USAGE
-               : result == LEASE_EDAEMON ? EXIT_UNAVAILABLE
-                                         : EXIT_INTERNAL;
-    }
-    if (lease_agent_reach(*agent) < LEASE_REACH_HOST) {
-        say("%s", lease_agent_warning(*agent));
-        lease_agent_close(agent);
+    wishes_take(daemon->flags, &daemon->config, &daemon->wishes);
+    wishes_options(&daemon->wishes, &options);
+    options.label = "lease-agent";
+    int result = lease_agent_open(&options, &daemon->agent, error, sizeof error);
+    if (result < 0)
+        return say_why_not(result, error);
+    if (lease_agent_reach(daemon->agent) < LEASE_REACH_HOST) {
+        say("%s", lease_agent_warning(daemon->agent));
+        lease_agent_close(&daemon->agent);
         return EXIT_UNAVAILABLE;
     }
-    if (lease_agent_warning(*agent)[0])
-        say("%s", lease_agent_warning(*agent));
-    say("speaks for %s, %zu provider%s", lease_agent_directory(*agent), count,
+    if (lease_agent_warning(daemon->agent)[0])
+        say("%s", lease_agent_warning(daemon->agent));
+    size_t count = daemon->wishes.provider_count;
+    say("speaks for %s, %zu provider%s", lease_agent_directory(daemon->agent), count,
         count == 1 ? "" : "s");
+    memset(&daemon->shown, 0, sizeof daemon->shown);
+    show_place(daemon);
+    if (daemon->wishes.beacon)
+        daemon->beacons = beacons_open(daemon->wishes.beacon_port);
+    if (daemon->beacons)
+        beacons_announce(daemon->beacons, daemon->agent);
     return 0;
+}
+
+static void close_agent(struct daemon *daemon)
+{
+    beacons_close(&daemon->beacons);
+    lease_agent_close(&daemon->agent);
 }
 
 /* The new configuration is read before the old agent goes: a bad one changes nothing. Leases lie in
  * the books and are not touched by the change of speakers. */
-static int reload(const struct flags *flags, struct config *config, lease_agent_t **agent)
+static int reload(struct daemon *daemon)
 {
-    struct config fresh;
-    if (read_configuration(flags, &fresh) != 0) {
+    struct config fresh, former = daemon->config;
+    if (flags_configuration(daemon->flags, &fresh) != 0) {
         say("the configuration stays as it was");
         return 0;
     }
-    lease_agent_close(agent);
-    int error = open_agent(flags, &fresh, agent);
+    close_agent(daemon);
+    daemon->config = fresh;
+    int error = open_agent(daemon);
     if (error == 0) {
-        config_free(config);
-        *config = fresh;
+        config_free(&former);
         return 0;
     }
     config_free(&fresh);
+    daemon->config = former;
     say("goes on with the configuration as it was");
-    return open_agent(flags, config, agent);
+    return open_agent(daemon);
 }
 
-static int serve(const struct flags *flags, struct config *config, const sigset_t *signals)
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+/* The daemon holds no lease: what it is told concerns its books. */
+static void say_events(lease_agent_t *agent)
 {
-    lease_agent_t *agent = NULL;
-    int error = open_agent(flags, config, &agent);
-    while (error == 0) {
-        int signal_number;
-        if (sigwait(signals, &signal_number) != 0)
-            continue;
-        if (signal_number == SIGHUP)
-            error = reload(flags, config, &agent);
-        else
-            break;
+    struct lease_event event;
+    while (lease_event_next(agent, &event) == 0 && event.kind != LEASE_EVENT_NONE)
+        say("%s", event.reason);
+}
+
+static int take_signal(struct daemon *daemon, int signal_fd, bool *ended)
+{
+    struct signalfd_siginfo info;
+    if (read(signal_fd, &info, sizeof info) != sizeof info)
+        return 0;
+    *ended = info.ssi_signo != SIGHUP;
+    return *ended ? 0 : reload(daemon);
+}
+
+static int serve(struct daemon *daemon, int signal_fd)
+{
+    bool ended = false;
+    int error = open_agent(daemon);
+    while (error == 0 && !ended) {
+        const struct wishes *wishes = &daemon->wishes;
+        bool looks = wishes->beacon || wishes->listen_count > 0 || wishes->publish;
+        struct pollfd fds[3] = {{.fd = signal_fd, .events = POLLIN},
+                                {.fd = beacons_fd(daemon->beacons), .events = POLLIN},
+                                {.fd = lease_event_fd(daemon->agent), .events = POLLIN}};
+        int ready = poll(fds, 3, looks ? LOOK_MS : -1);
+        if (ready > 0 && fds[2].revents)
+            say_events(daemon->agent);
+        if (looks)
+            show_place(daemon);
+        if (daemon->beacons) {
+            beacons_hear(daemon->beacons, daemon->agent);
+            beacons_announce(daemon->beacons, daemon->agent);
+        }
+        if (ready > 0 && fds[0].revents)
+            error = take_signal(daemon, signal_fd, &ended);
     }
-    lease_agent_close(&agent);
+    close_agent(daemon);
     return error;
 }
 
@@ -221,16 +175,9 @@ static void raise_descriptor_limit(void)
     }
 }
 
-int main(int argc, char **argv)
+/* Blocked in all threads that are begun later, and read here. */
+static int take_signals(void)
 {
-    occupy_standard_streams();
-    raise_descriptor_limit();
-    struct flags flags = {0};
-    struct config config;
-    int error = read_flags(argc, argv, &flags);
-    if (error != 0)
-        return error == EXIT_SAID ? EXIT_FINE : error;
-
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -238,10 +185,29 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
+    int fd = signalfd(-1, &signals, SFD_CLOEXEC);
+    if (fd < 0)
+        say("no descriptor for signals: %s", strerror(errno));
+    return fd;
+}
 
-    error = read_configuration(&flags, &config);
-    if (error == 0)
-        error = serve(&flags, &config, &signals);
-    config_free(&config);
+int main(int argc, char **argv)
+{
+    static struct flags flags; /* both large */
+    static struct daemon daemon = {.flags = &flags};
+    occupy_standard_streams();
+    raise_descriptor_limit();
+    int error = flags_read(argc, argv, &flags);
+    if (error != 0)
+        return error == EXIT_SAID ? EXIT_FINE : error;
+    int signal_fd = take_signals();
+    error = signal_fd < 0 ? EXIT_INTERNAL : flags_configuration(&flags, &daemon.config);
+    if (error == 0 && (flags.relay || daemon.config.relay)) {
+        wishes_take(&flags, &daemon.config, &daemon.wishes);
+        error = relay_serve(&daemon.wishes, signal_fd);
+    } else if (error == 0) {
+        error = serve(&daemon, signal_fd);
+    }
+    config_free(&daemon.config);
     return error;
 }

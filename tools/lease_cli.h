@@ -24,6 +24,7 @@ enum lease_exit {
 
 #define CANDIDATES_MAX PROVIDERS_MAX
 #define DECLARED_MAX   (2 * PROVIDERS_MAX)
+#define PEERS_MAX      (PEER_OPTIONS_MAX + CONFIG_ENDPOINTS_MAX)
 
 struct cli;
 
@@ -92,6 +93,9 @@ const char *cli_directory(const struct cli *cli);
 /* Fills in NAME=SPEC of the providers of the command line and of the file, DECLARED_MAX at most. */
 size_t cli_providers(const struct cli *cli, const char **providers);
 
+/* The same of peers, PEERS_MAX at most. */
+size_t cli_peers(const struct cli *cli, const char **peers);
+
 /* Fills candidates from `list` (names of providers and pools, after commas). 0, or EXIT_USAGE
  * after one line. Wants the configuration read. */
 int cli_candidates(struct cli *cli, const char *list);
@@ -132,6 +136,15 @@ int command_watch(struct cli *cli);
 int command_log(struct cli *cli);
 int command_init(struct cli *cli);
 int command_doctor(struct cli *cli);
+int command_peers(struct cli *cli);
+int command_forget(struct cli *cli);
+
+/* lease_peers.c: the id of this host's agent ("" where none speaks), and whether another live agent, or
+ * that one, bears the name of this peer. */
+void own_agent_id(const struct cli *cli, char id[33]);
+bool peer_has_twin(const struct lease_fleet *fleet, const struct lease_peer *peer,
+                   const char *own_id);
+
 int command_not_yet(struct cli *cli);
 
 #endif

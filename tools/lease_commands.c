@@ -1,6 +1,9 @@
 /* One question each: acquire, verify, renew, release. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -106,6 +109,20 @@ static int print_lease(const struct cli *cli, const struct lease *lease)
     return EXIT_DONE;
 }
 
+/* An id that nobody has read is given back at once: nobody else could. */
+static int hand_over(struct cli *cli, const struct lease *lease)
+{
+    signal(SIGPIPE, SIG_IGN);
+    int code = print_lease(cli, lease);
+    if (fflush(stdout) == 0 && code == EXIT_DONE)
+        return code;
+    say("the output cannot be written: %s; the lease is given back", strerror(errno));
+    __fpurge(stdout);
+    clearerr(stdout);
+    lease_release(cli->agent, lease->id, cli->options.given & OPTION_PID ? LEASE_FORCE : 0);
+    return EXIT_INTERNAL;
+}
+
 int command_acquire(struct cli *cli)
 {
     int code = cli_open(cli);
@@ -128,7 +145,10 @@ int command_acquire(struct cli *cli)
     if (rc < 0)
         return say_refusal(cli, cli->options.operands[0], rc, &verdict);
     warn_of_agent(cli);
-    return print_lease(cli, &lease);
+    if (request.ttl_ms > HELD_MS_MAX)
+        say("warning: it is held for %d s at most; --ttl counts from lease verify on",
+            HELD_MS_MAX / 1000);
+    return hand_over(cli, &lease);
 }
 
 /* ---- verify ---------------------------------------------------------------------------------- */
@@ -180,8 +200,10 @@ int command_verify(struct cli *cli)
     struct lease lease;
     struct lease_verdict verdict = {0};
     int rc = lease_verify(cli->agent, id, &request, &lease, &verdict);
-    if (rc != 0 && verdict.undecided)
-        lease_release(cli->agent, id, 0); /* nobody decided; left alone it would keep its place */
+    /* Nobody decided; left alone it would keep its place. Where the book is locked, a release would
+     * stand before the same lock once more. */
+    if (rc != 0 && verdict.undecided && rc != LEASE_ELOCKED)
+        lease_release(cli->agent, id, 0);
     if (cli->options.given & OPTION_JSON)
         print_verdict(cli, rc, &verdict);
     if (rc < 0)

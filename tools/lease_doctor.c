@@ -72,8 +72,9 @@ static void check_configuration(struct doctor *doctor)
     if (!cli->config_path[0])
         doctor_ok(doctor, check, "there is none");
     else if (cli->config.warnings.count == 0)
-        doctor_ok(doctor, check, "%s, %zu providers, %zu pools", cli->config_path,
-                  cli->config.providers.count, cli->config.pool_count);
+        doctor_ok(doctor, check, "%s, %zu provider%s, %zu pool%s", cli->config_path,
+                  cli->config.providers.count, cli->config.providers.count == 1 ? "" : "s",
+                  cli->config.pool_count, cli->config.pool_count == 1 ? "" : "s");
 }
 
 /* ---- the runtime directory and who speaks ---------------------------------------------------- */
@@ -112,6 +113,28 @@ static void check_directories(struct doctor *doctor)
     else
         doctor_wrong(doctor, "directory", "set LEASE_DIR to a directory of yours with mode 0700",
                      "none can be used: processes of this host do not see each other");
+}
+
+/* LEASE_DIR or --dir that differs between the agent and those who look for it. */
+static void check_usual_directories(struct doctor *doctor)
+{
+    const char *given = getenv("LEASE_DIR");
+    bool by_environment = given && given[0] && !doctor->cli->options.dir;
+    struct host_dir_candidate candidates[HOST_DIR_CANDIDATES_MAX];
+    if ((!by_environment && !cli_directory(doctor->cli)) || host_speaker_lives(doctor->directory))
+        return;
+    char *former = given ? strdup(given) : NULL;
+    unsetenv("LEASE_DIR");
+    unsigned count = host_dir_candidates(NULL, candidates);
+    if (former)
+        setenv("LEASE_DIR", former, 1);
+    free(former);
+    for (unsigned i = 0; i < count; i++)
+        if (candidates[i].alive)
+            doctor_wrong(doctor, "directory",
+                         "unset LEASE_DIR and dir =, or give the agent the same directory",
+                         "an agent is alive in %s, and here %s is used: the two do not meet",
+                         candidates[i].path, doctor->directory);
 }
 
 static void check_speaker(struct doctor *doctor)
@@ -168,7 +191,10 @@ static void check_providers(struct doctor *doctor)
         doctor_add_provider(doctor, declared[i]);
     for (size_t i = 0; i < doctor->provider_count; i++)
         doctor_check_provider(doctor, &doctor->providers[i]);
-    if (doctor->provider_count == 0)
+    const char *peers[PEERS_MAX];
+    if (doctor->provider_count == 0 && cli_peers(doctor->cli, peers) > 0)
+        doctor_ok(doctor, "providers", "none of this host, those of its peers");
+    else if (doctor->provider_count == 0)
         doctor_wrong(doctor, "providers",
                      "add one to the configuration, or let `lease init` write a first one",
                      "none is declared");
@@ -191,8 +217,10 @@ int command_doctor(struct cli *cli)
     doctor.array = doctor.json ? json_array() : NULL;
     check_configuration(&doctor);
     check_directories(&doctor);
+    check_usual_directories(&doctor);
     check_speaker(&doctor);
     check_version(&doctor);
     check_providers(&doctor);
+    doctor_check_fleet(&doctor);
     return finish(&doctor);
 }

@@ -1,4 +1,5 @@
-/* lease doctor, in parts: the host (lease_doctor.c) and its providers (lease_doctor_provider.c). */
+/* lease doctor, in parts: the host (lease_doctor.c), its providers (lease_doctor_provider.c), and other
+ * hosts (lease_doctor_fleet.c, lease_doctor_net.c). */
 #ifndef TOOLS_LEASE_DOCTOR_H
 #define TOOLS_LEASE_DOCTOR_H
 
@@ -26,5 +27,8 @@ void doctor_add_provider(struct doctor *doctor, const char *text);
 
 /* Its book, its key file, and what its server answers. */
 void doctor_check_provider(struct doctor *doctor, const struct provider_spec *spec);
+
+/* Other hosts; asks them where there are some. Wants the providers to be known. */
+void doctor_check_fleet(struct doctor *doctor);
 
 #endif

@@ -20,4 +20,11 @@ void host_speaker(const char *directory, struct host_speaker *speaker);
 /* A process speaks for the directory and is not stopped: it renews what is tied to a pid. */
 bool host_speaker_lives(const char *directory);
 
+/* The process that sits on the lock of a provider's book, 0 where nobody does or it cannot be told. */
+uint32_t host_book_locked_by(const char *directory, const char *provider);
+bool host_is_stopped(uint32_t pid);
+
+/* It is the parent of this process, or a parent's parent. */
+bool host_is_ancestor(uint32_t pid);
+
 #endif

@@ -46,15 +46,37 @@ static int look(struct cli *cli, void (*print)(const struct lease_fleet *, const
 
 /* ---- leases ---------------------------------------------------------------------------------- */
 
-static void add_lease(struct text_table *table, const struct lease_entry *lease)
+/* "live", or with the age of what is shown: "stale 4s". */
+static void describe_state(const struct lease_view *view, char *text, size_t size)
 {
-    char units[16], slot[16], pid[16], age[16], left[16], state[48], idle[16];
+    char heard[16];
+    bool old = strcmp(view->state, "stale") == 0 || strcmp(view->state, "lost") == 0;
+    text_span(heard, sizeof heard, view->heard_ms);
+    snprintf(text, size, "%s%s%s", view->state[0] ? view->state : "-", old ? " " : "",
+             old ? heard : "");
+}
+
+static void describe_reach(const struct lease_view *view, const struct lease_entry *lease,
+                           char *text, size_t size)
+{
+    char state[48];
+    describe_state(view, state, sizeof state);
+    bool old = strcmp(view->state, "stale") == 0 || strcmp(view->state, "lost") == 0;
+    snprintf(text, size, "%s%s%s", lease_reach_name(lease->reach), old ? ", " : "",
+             old ? state : "");
+}
+
+static void add_lease(struct text_table *table, const struct lease_view *view,
+                      const struct lease_entry *lease)
+{
+    char reach[64], units[16], slot[16], pid[16], age[16], left[16], state[48], idle[16];
     text_number(slot, sizeof slot, lease->slot);
     text_span(age, sizeof age, lease->age_ms);
     text_span(left, sizeof left, lease->left_ms);
     text_span(idle, sizeof idle, lease->idle_ms);
     snprintf(units, sizeof units, "%u", lease->units);
     snprintf(pid, sizeof pid, "%u", lease->pid);
+    describe_reach(view, lease, reach, sizeof reach);
     bool held = strcmp(lease->state, "held") == 0;
     snprintf(state, sizeof state, "%s%s%s", held ? "leased" : lease->state,
              lease->idle_ms >= 0 ? ", idle " : "", lease->idle_ms >= 0 ? idle : "");
@@ -67,7 +89,7 @@ static void add_lease(struct text_table *table, const struct lease_entry *lease)
                            lease->label[0] ? lease->label : "-",
                            age,
                            left,
-                           lease_reach_name(lease->reach)};
+                           reach};
     text_table_row(table, cells);
 }
 
@@ -82,7 +104,7 @@ static void print_leases(const struct lease_fleet *fleet, const char *provider)
         if (provider[0] && strcmp(view->provider, provider) != 0)
             continue;
         for (uint32_t k = 0; k < view->lease_count; k++)
-            add_lease(&table, &fleet->leases[view->first_lease + k]);
+            add_lease(&table, view, &fleet->leases[view->first_lease + k]);
     }
     text_table_print(&table, "no leases");
 }
@@ -115,12 +137,13 @@ static void describe_use(const struct lease_view *view, char *text, size_t size)
 
 static void add_view(struct text_table *table, const struct lease_view *view)
 {
-    char slots[16], available[16], free_slots[16], age[16], use[128];
+    char slots[16], available[16], free_slots[16], age[16], use[128], state[48];
     text_number(slots, sizeof slots, view->slots_total);
     text_number(available, sizeof available, view->available);
     text_number(free_slots, sizeof free_slots, view->free);
     text_span(age, sizeof age, view->age_ms);
     describe_use(view, use, sizeof use);
+    describe_state(view, state, sizeof state);
     const char *cells[] = {view->provider,
                            view->health[0] ? view->health : "unknown",
                            slots,
@@ -130,6 +153,7 @@ static void add_view(struct text_table *table, const struct lease_view *view)
                            age,
                            lease_reach_name(view->reach),
                            view->owner[0] ? view->owner : "-",
+                           state,
                            view->url[0] ? view->url : "-",
                            view->detail};
     text_table_row(table, cells);
@@ -138,10 +162,10 @@ static void add_view(struct text_table *table, const struct lease_view *view)
 static void print_views(const struct lease_fleet *fleet, const char *provider)
 {
     static const char *const heads[] = {"PROVIDER", "HEALTH", "SLOTS", "AVAILABLE", "FREE", "USE",
-                                        "READ",     "REACH",  "OWNER", "URL",       ""};
+                                        "READ",     "REACH",  "OWNER", "STATE",     "URL",  ""};
     (void)provider;
     struct text_table table;
-    text_table_begin(&table, heads, 11);
+    text_table_begin(&table, heads, 12);
     for (uint32_t i = 0; i < fleet->provider_count; i++)
         add_view(&table, &fleet->providers[i]);
     text_table_print(&table, "no providers: add one to the configuration, or let `lease init` "

@@ -43,6 +43,16 @@ size_t cli_providers(const struct cli *cli, const char **merged)
     return count;
 }
 
+size_t cli_peers(const struct cli *cli, const char **peers)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < cli->options.peer_count; i++)
+        peers[count++] = cli->options.peers[i];
+    for (size_t i = 0; i < cli->config.peers.count && count < PEERS_MAX; i++)
+        peers[count++] = cli->config.peers.items[i];
+    return count;
+}
+
 /* A flag, then the environment (which the library reads), then the file. */
 const char *cli_directory(const struct cli *cli)
 {
@@ -54,7 +64,7 @@ const char *cli_directory(const struct cli *cli)
 
 int cli_open_agent(struct cli *cli, const char *label, char *error, size_t size)
 {
-    const char *providers[DECLARED_MAX];
+    const char *providers[DECLARED_MAX], *peers[PEERS_MAX];
     struct lease_options options = {
         .size = sizeof options,
         .directory = cli_directory(cli),
@@ -62,6 +72,8 @@ int cli_open_agent(struct cli *cli, const char *label, char *error, size_t size)
         .label = label,
         .providers = providers,
         .provider_count = cli_providers(cli, providers),
+        .peers = peers,
+        .peer_count = cli_peers(cli, peers),
         .flags = LEASE_OPEN_CLIENT,
     };
     error[0] = '\0';

@@ -185,6 +185,15 @@ static bool set_provider(struct lease_cli_options *options, const char *value)
     return true;
 }
 
+/* What may stand there is for the library to say. */
+static bool set_peer(struct lease_cli_options *options, const char *value)
+{
+    if (strncmp(value, "tcp://", 6) != 0 || !value[6] || options->peer_count >= PEER_OPTIONS_MAX)
+        return false;
+    options->peers[options->peer_count++] = value;
+    return true;
+}
+
 static bool set_nothing(struct lease_cli_options *options, const char *value)
 {
     (void)options;
@@ -226,7 +235,8 @@ static const struct option table[] = {
      "NAME=SPEC, such as z4=http://127.0.0.1:8080 (at most 64)", set_provider},
     {OPTION_DIR, "dir", "DIR", "the runtime directory", "a directory", set_dir},
     {OPTION_CONFIG, "config", "FILE", "the configuration file", "a file", set_config},
-    {OPTION_PEER, "peer", "ENDPOINT", "ask this agent (not yet)", "an endpoint", set_nothing},
+    {OPTION_PEER, "peer", "ENDPOINT", "an agent of another host, tcp://HOST[:PORT], to ask",
+     "tcp://HOST[:PORT] (at most 64)", set_peer},
     {OPTION_KEY, "key", "FILE", "with this key (not yet)", "a file", set_nothing},
     {OPTION_HELP, "help", NULL, "this text", NULL, set_nothing},
 };

@@ -11,6 +11,7 @@
 #include "broker/limits.h"
 
 #define OPERANDS_MAX       16
+#define PEER_OPTIONS_MAX   64
 #define OPTIONS_ERROR_SIZE 256
 #define EXIT_NO_SLOT       75 /* what -E replaces */
 
@@ -67,6 +68,8 @@ struct lease_cli_options {
     const char *since;
     const char *providers[PROVIDERS_MAX]; /* NAME=SPEC */
     size_t provider_count;
+    const char *peers[PEER_OPTIONS_MAX]; /* ENDPOINT[,name=PEER] */
+    size_t peer_count;
     const char *operands[OPERANDS_MAX];
     size_t operand_count;
     char **command; /* what follows `--`, ended by NULL; NULL where there is no `--` */

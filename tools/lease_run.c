@@ -17,6 +17,7 @@
 
 #include "broker/record.h"
 #include "tools/lease_ask.h"
+#include "tools/lease_host.h"
 
 #define GRACE_MS  5000 /* from SIGTERM to SIGKILL, where a lost lease ends the command */
 #define INSIST_MS 20   /* between attempts to end a wait */
@@ -212,6 +213,8 @@ static void take_events(struct run *run)
     while (lease_event_next(run->cli->agent, &event) == 0 && event.kind != LEASE_EVENT_NONE)
         if (event.kind == LEASE_EVENT_LOST)
             lease_lost(run, &event);
+        else if (event.kind == LEASE_EVENT_BOOK)
+            say("warning: %s", event.reason);
 }
 
 static void take_deadlines(struct run *run)
@@ -318,17 +321,82 @@ static int place(struct run *run)
 
 /* ---- below another lease run ----------------------------------------------------------------- */
 
-/* Whether the lease that our parent holds is on one of the candidates: waiting for another would
- * be waiting for oneself. */
-static bool is_nested(const struct cli *cli, const char **id)
+static bool is_candidate(const struct cli *cli, const char *provider)
 {
-    *id = getenv("LEASE_ID");
-    size_t length = *id ? strcspn(*id, ":") : 0;
     for (size_t i = 0; i < cli->candidate_count; i++)
-        if (length > 0 && strlen(cli->candidates[i]) == length &&
-            strncmp(cli->candidates[i], *id, length) == 0)
+        if (strcmp(cli->candidates[i], provider) == 0)
             return true;
     return false;
+}
+
+static const struct lease_view *find_view(const struct lease_fleet *fleet, const char *provider)
+{
+    for (uint32_t i = 0; i < fleet->provider_count; i++)
+        if (strcmp(fleet->providers[i].provider, provider) == 0)
+            return &fleet->providers[i];
+    return NULL;
+}
+
+/* By its name; or by its holder, which runs us and has taken another one since, after that one was
+ * lost. */
+static const struct lease_entry *find_entry(const struct lease_fleet *fleet,
+                                            const struct lease_view *view, const char *id)
+{
+    uint32_t count = view ? view->lease_count : 0;
+    const struct lease_entry *leases = count > 0 ? &fleet->leases[view->first_lease] : NULL;
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(leases[i].id, id) == 0)
+            return &leases[i];
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(leases[i].host, fleet->view_from) == 0 && host_is_ancestor(leases[i].pid))
+            return &leases[i];
+    return NULL;
+}
+
+static void fill_parent(struct lease *lease, const struct lease_view *view,
+                        const struct lease_entry *entry)
+{
+    snprintf(lease->url, sizeof lease->url, "%s", view->url);
+    lease->token = entry->token;
+    lease->left_ms = entry->left_ms;
+    lease->units = entry->units;
+    lease->slot = entry->slot;
+    lease->reach = entry->reach;
+}
+
+/* Where nobody here can know the lease (of one process alone, or of another host), its name is
+ * believed. */
+static bool is_out_of_sight(const struct lease_view *view)
+{
+    const char *reach = getenv("LEASE_REACH");
+    return (reach && strcmp(reach, lease_reach_name(LEASE_REACH_PROCESS)) == 0) || !view ||
+           view->reach == LEASE_REACH_FLEET;
+}
+
+enum parent { PARENT_NONE, PARENT_KNOWN, PARENT_BELIEVED };
+
+/* The lease that our parent holds, where it is on one of the candidates: waiting for another would
+ * be waiting for oneself. A lease that has ended is none: whoever was left running behind a `lease
+ * run` that is over has its name for ever. */
+static enum parent find_parent(const struct cli *cli, struct lease *lease)
+{
+    struct lease_id id;
+    struct lease_fleet *fleet = NULL;
+    const char *text = getenv("LEASE_ID");
+    memset(lease, 0, sizeof *lease);
+    if (!text || !lease_id_parse(text, lease->provider, &id) ||
+        !is_candidate(cli, lease->provider) || lease_fleet(cli->agent, &fleet) < 0)
+        return PARENT_NONE;
+    const struct lease_view *view = find_view(fleet, lease->provider);
+    const struct lease_entry *entry = find_entry(fleet, view, text);
+    enum parent parent = entry                   ? PARENT_KNOWN
+                         : is_out_of_sight(view) ? PARENT_BELIEVED
+                                                 : PARENT_NONE;
+    snprintf(lease->id, sizeof lease->id, "%s", entry ? entry->id : text);
+    if (view && entry)
+        fill_parent(lease, view, entry);
+    lease_fleet_free(&fleet);
+    return parent;
 }
 
 static int refuse_nested(const struct cli *cli, const char *id)
@@ -337,6 +405,16 @@ static int refuse_nested(const struct cli *cli, const char *id)
         "under that lease, --nested new takes another",
         id);
     return cli->options.busy_code;
+}
+
+/* Under the parent's lease: what it is now, or what we were told of it where it cannot be seen. */
+static int share(struct run *run, enum parent parent, const struct lease *lease)
+{
+    extern char **environ;
+    const char *directory = lease_agent_directory(run->cli->agent);
+    char **block = parent == PARENT_KNOWN ? child_environment(lease, directory, NULL) : environ;
+    signals_restore(&run->signals);
+    return child_become(run->cli->options.command, block);
 }
 
 /* Our own name of whoever runs: what a person typed, not where it lies. */
@@ -354,17 +432,11 @@ int command_run(struct cli *cli)
 {
     struct run run = {.cli = cli};
     char label[LABEL_SIZE];
-    const char *id;
+    struct lease lease;
     bool configured = cli_configure(cli);
     int code = cli_candidates(cli, cli->options.operands[0]);
     if (code != EXIT_DONE)
         return code;
-    if (cli->options.nested != NESTED_NEW && is_nested(cli, &id)) {
-        if (cli->options.nested == NESTED_REFUSE)
-            return refuse_nested(cli, id);
-        extern char **environ;
-        return child_become(cli->options.command, environ);
-    }
     if (!signals_open(&run.signals)) {
         say("signals cannot be taken: %m");
         return EXIT_INTERNAL;
@@ -375,5 +447,11 @@ int command_run(struct cli *cli)
     code = cli_open(cli);
     if (code == EXIT_INTERNAL && may_run_without(cli))
         return run_without(&run, "no agent can be opened");
-    return code == EXIT_DONE ? place(&run) : code;
+    if (code != EXIT_DONE)
+        return code;
+    enum parent parent = cli->options.nested == NESTED_NEW ? PARENT_NONE : find_parent(cli, &lease);
+    if (parent == PARENT_NONE)
+        return place(&run);
+    return cli->options.nested == NESTED_REFUSE ? refuse_nested(cli, lease.id)
+                                                : share(&run, parent, &lease);
 }

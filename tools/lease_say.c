@@ -6,6 +6,7 @@
 
 #include "broker/record.h"
 #include "tools/lease_cli.h"
+#include "tools/lease_host.h"
 
 #define LINE_SIZE 2048
 
@@ -30,6 +31,9 @@ int exit_code_of(const struct cli *cli, int error)
     case LEASE_EFULL:
     case LEASE_ELOCKED:
     case LEASE_ETIMEOUT:
+    case LEASE_ENOSPC: /* a book that cannot be used, with an agent that could decide */
+    case LEASE_ELAYOUT:
+    case LEASE_EDAMAGED:
     case LEASE_EPERM: return cli->options.busy_code;
     case LEASE_EGONE: return EXIT_GONE;
     case LEASE_EUNKNOWN:
@@ -70,11 +74,30 @@ static bool wait_may_help(const struct cli *cli)
     return helps;
 }
 
+/* Who is in the way, where the library has not said so. `what` is a provider or a lease of one. */
+static int say_locked(const struct cli *cli, const char *what)
+{
+    char provider[NAME_SIZE] = "";
+    size_t length = strcspn(what, ":");
+    if (length < sizeof provider)
+        memcpy(provider, what, length);
+    uint32_t pid = name_is_valid(provider) && cli->agent
+                       ? host_book_locked_by(lease_agent_directory(cli->agent), provider)
+                       : 0;
+    if (pid)
+        say("%s: book locked by pid %u, continue or end that process", what, pid);
+    else
+        say("%s: book locked by another process, try again", what);
+    return exit_code_of(cli, LEASE_ELOCKED);
+}
+
 int say_refusal(const struct cli *cli, const char *what, int error,
                 const struct lease_verdict *verdict)
 {
     if (error == LEASE_EUNKNOWN)
         return say_unknown(cli, what);
+    if (error == LEASE_ELOCKED && !(verdict && verdict->reason[0]))
+        return say_locked(cli, what);
     const char *reason = verdict && verdict->reason[0] ? verdict->reason : lease_strerror(error);
     const char *mend = "";
     if (error == LEASE_EBUSY && wait_may_help(cli))
@@ -83,7 +106,7 @@ int say_refusal(const struct cli *cli, const char *what, int error,
         mend = " (--require any takes less)";
     else if (error == LEASE_EPERM && (cli->command->options & OPTION_FORCE))
         mend = " (--force ends it all the same)";
-    else if (error == LEASE_ELAYOUT || error == LEASE_EDAMAGED)
+    else if (error == LEASE_ELAYOUT || error == LEASE_EDAMAGED || error == LEASE_ENOSPC)
         mend = " (`lease doctor` says what to do)";
     say("%s: %s%s", what, reason, mend);
     return exit_code_of(cli, error);

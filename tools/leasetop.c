@@ -129,8 +129,9 @@ static int run_batch(struct top_source *source, const struct top_options *option
 static int open_source(const struct top_options *options, struct top_source **source)
 {
     char error[WHY_SIZE];
-    struct top_source_options wanted = {options->dir, options->config, options->providers,
-                                        options->provider_count};
+    struct top_source_options wanted = {options->dir,       options->config,
+                                        options->providers, options->provider_count,
+                                        options->peers,     options->peer_count};
     int code = top_source_open(&wanted, source, error, sizeof error);
     if (code != EXIT_DONE)
         complain("%s", error);

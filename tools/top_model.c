@@ -369,6 +369,30 @@ static void take_provider(struct top_model *model, struct lease_view *view, int6
     add_totals(&model->totals, provider);
 }
 
+/* Of the silent ones that is named which was heard last: the news. */
+static void take_hosts(struct top_model *model)
+{
+    const struct lease_fleet *fleet = model->fleet;
+    struct top_hosts *hosts = &model->hosts;
+    *hosts = (struct top_hosts){.first_ms = -1};
+    for (uint32_t i = 0; i < fleet->peer_count; i++) {
+        struct lease_peer *peer = &fleet->peers[i];
+        mend(peer->name, sizeof peer->name);
+        mend(peer->version, sizeof peer->version);
+        mend(peer->endpoint, sizeof peer->endpoint);
+        if (strcmp(peer->state, "live") == 0) {
+            hosts->live++;
+            continue;
+        }
+        bool is_news =
+            peer->heard_ms >= 0 && (hosts->first_ms < 0 || peer->heard_ms < hosts->first_ms);
+        if (hosts->silent++ == 0 || is_news) {
+            top_text_clean(hosts->first, sizeof hosts->first, peer->name);
+            hosts->first_ms = peer->heard_ms;
+        }
+    }
+}
+
 static void take_agent(struct top_model *model, const struct top_snapshot *snapshot)
 {
     bool was_here = model->agent != TOP_AGENT_NONE;
@@ -398,6 +422,7 @@ bool top_model_take(struct top_model *model, struct top_snapshot *snapshot)
     model->taken_ns = snapshot->taken_ns;
     model->taken++;
     model->totals = (struct top_totals){0};
+    take_hosts(model);
     top_text_clean(model->host, sizeof model->host, fleet->view_from);
     take_agent(model, snapshot);
     for (uint32_t i = 0; i < fleet->provider_count; i++)

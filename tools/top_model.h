@@ -83,6 +83,13 @@ struct top_totals {
     int64_t available; /* of those that tell it */
 };
 
+/* The other hosts' agents. */
+struct top_hosts {
+    uint32_t live, silent;       /* silent: also those that were never heard */
+    char first[LEASE_NAME_SIZE]; /* clean: a silent one's name, "" it was never told */
+    int64_t first_ms;            /* since it was heard, -1: never */
+};
+
 /* What a source brings. fleet is taken. */
 struct top_snapshot {
     struct lease_fleet *fleet;
@@ -104,6 +111,7 @@ struct top_model {
     struct top_provider *providers;
     uint32_t provider_count;
     struct top_totals totals;
+    struct top_hosts hosts;
     struct top_memory **memories;
     uint32_t memory_count;
 };

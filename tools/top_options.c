@@ -10,7 +10,13 @@
 #define WHY_SIZE   256
 #define FRAMES_MAX 1000000000
 
-enum { LONG_COLOR = 1, LONG_DIR, LONG_CONFIG, LONG_PROVIDER }; /* flags without a letter */
+enum {
+    LONG_COLOR = 1,
+    LONG_DIR,
+    LONG_CONFIG,
+    LONG_PROVIDER,
+    LONG_PEER
+}; /* flags without a letter */
 
 static const struct flag {
     char letter;      /* below ' ': of the enum above, there is none */
@@ -36,6 +42,8 @@ static const struct flag {
     {LONG_CONFIG, "config", "FILE", "the configuration file", NULL},
     {LONG_PROVIDER, "provider", "NAME=SPEC", "declare a provider, as in the configuration",
      "NAME=SPEC"},
+    {LONG_PEER, "peer", "ENDPOINT", "an agent of another host, where none runs here",
+     "tcp://HOST[:PORT] (at most 16)"},
     {'h', "help", NULL, "this text", NULL},
     {'V', "version", NULL, "print the version", NULL},
 };
@@ -113,6 +121,14 @@ static bool read_provider(const char *text, struct top_options *options)
     return true;
 }
 
+static bool read_peer(const char *text, struct top_options *options)
+{
+    if (strncmp(text, "tcp://", 6) != 0 || !text[6] || options->peer_count >= TOP_PEERS_MAX)
+        return false;
+    options->peers[options->peer_count++] = text;
+    return true;
+}
+
 static bool set(const struct flag *flag, const char *value, struct top_options *options)
 {
     long number = 0;
@@ -139,6 +155,7 @@ static bool set(const struct flag *flag, const char *value, struct top_options *
     case LONG_DIR: options->dir = value; return true;
     case LONG_CONFIG: options->config = value; return true;
     case LONG_PROVIDER: return read_provider(value, options);
+    case LONG_PEER: return read_peer(value, options);
     default: return false;
     }
 }

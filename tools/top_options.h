@@ -5,6 +5,8 @@
 #include "broker/limits.h"
 #include "tools/top_screen.h"
 
+#define TOP_PEERS_MAX 16
+
 struct top_options {
     bool batch, json, mouse, help, version;
     uint64_t frames; /* 0: until stopped */
@@ -18,6 +20,8 @@ struct top_options {
     const char *config;
     const char *providers[PROVIDERS_MAX];
     size_t provider_count;
+    const char *peers[TOP_PEERS_MAX]; /* agents of other hosts, for a host without one */
+    size_t peer_count;
 };
 
 /* False with one line in why (256 bytes). */

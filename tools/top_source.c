@@ -17,12 +17,14 @@
 #include "tools/lease_cli.h"
 
 #define SPACING_NS (NS_PER_SEC / 5) /* between two looks, however much changes */
+#define ASK_MS     500              /* for the peers, where we ask them ourselves */
 #define BEAT_NS    (NS_PER_SEC / 5) /* between two looks at the agent's beat */
 
 struct top_source {
     struct cli cli; /* configuration and agent */
     pthread_t thread;
     bool runs;
+    bool has_peers; /* to be asked where no agent of this host hears them */
     _Atomic bool closing;
     _Atomic uint32_t call; /* moves when the thread is to end */
     _Atomic int64_t *delay_ms;
@@ -35,7 +37,9 @@ struct top_source {
 
 static int open_agent(struct top_source *source, char *error, size_t error_size)
 {
+    const char *peers[PEERS_MAX];
     int rc = cli_open_agent(&source->cli, "leasetop", error, error_size);
+    source->has_peers = cli_peers(&source->cli, peers) > 0;
     return rc == 0 ? EXIT_DONE : rc == LEASE_EINVAL ? EXIT_USAGE : EXIT_INTERNAL;
 }
 
@@ -54,6 +58,8 @@ int top_source_open(const struct top_source_options *options, struct top_source 
     cli->options.config = options->config;
     for (size_t i = 0; i < options->provider_count && i < PROVIDERS_MAX; i++)
         cli->options.providers[cli->options.provider_count++] = options->providers[i];
+    for (size_t i = 0; i < options->peer_count && i < PEER_OPTIONS_MAX; i++)
+        cli->options.peers[cli->options.peer_count++] = options->peers[i];
     source->event_fd = -1;
     pthread_mutex_init(&source->mutex, NULL);
     int code = EXIT_USAGE;
@@ -113,9 +119,11 @@ int top_source_take(struct top_source *source, struct top_snapshot *snapshot)
     struct lease_agent *agent = source->cli.agent;
     *snapshot = (struct top_snapshot){.silent_ms = -1};
     agent_follow(agent); /* an agent may have begun in another directory */
+    look_at_beat(agent, snapshot);
+    if (!snapshot->beats && source->has_peers)
+        lease_read(agent, ASK_MS); /* what they do not answer is shown with its age */
     int rc = lease_fleet(agent, &snapshot->fleet);
     snapshot->taken_ns = host_now_ns();
-    look_at_beat(agent, snapshot);
     return rc;
 }
 

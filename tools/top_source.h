@@ -1,5 +1,6 @@
 /* Where leasetop's snapshots come from: the files of this host, through liblease. It asks no server
- * and no other host, and takes no lock.
+ * and no other host, and takes no lock; but where it was given peers and no agent of this host hears
+ * them, it asks those.
  *
  * Thread rules: one thread owns a source. top_source_follow starts a second one that does the
  * looking; from then on only top_source_next and top_source_close may be called. */
@@ -15,6 +16,8 @@ struct top_source_options {
     const char *config; /* NULL: the usual ones */
     const char *const *providers;
     size_t provider_count;
+    const char *const *peers;
+    size_t peer_count;
 };
 
 /* 0, or an exit code with one line in error. */

@@ -188,6 +188,26 @@ static int put_loss(const struct top_scene *scene, struct top_grid *grid, int y,
     return top_put(grid, y, x, grid->width, TOP_ALARM, text);
 }
 
+/* Of a fleet: how many hosts, this one counted, and who is silent. */
+static int put_hosts(const struct top_scene *scene, struct top_grid *grid, int y, int x)
+{
+    const struct top_hosts *hosts = &scene->model->hosts;
+    char text[LEASE_NAME_SIZE + 64], silent[LEASE_NAME_SIZE + 32] = "", heard[TOP_SPAN_SIZE];
+    if (hosts->live + hosts->silent == 0)
+        return x;
+    if (hosts->silent == 1 && hosts->first[0] && hosts->first_ms >= 0) {
+        top_text_seconds(heard, hosts->first_ms + top_model_age_ms(scene->model, scene->now_ns));
+        snprintf(silent, sizeof silent, " (%s silent %s)", hosts->first, heard);
+    } else if (hosts->silent > 0) {
+        snprintf(silent, sizeof silent, " (%u silent)", hosts->silent);
+    }
+    snprintf(text, sizeof text, "  hosts %u", hosts->live + hosts->silent + 1);
+    if (x + top_text_width(text) + top_text_width(silent) >= grid->width)
+        return x;
+    x = top_put(grid, y, x, grid->width, TOP_PLAIN, text);
+    return top_put(grid, y, x, grid->width, TOP_DOUBT, silent);
+}
+
 static void draw_providers(const struct top_scene *scene, struct top_grid *grid, int y)
 {
     const struct top_model *model = scene->model;
@@ -197,6 +217,7 @@ static void draw_providers(const struct top_scene *scene, struct top_grid *grid,
     x = put_standings(totals, grid, y, x);
     if (model->agent == TOP_AGENT_LOST)
         x = put_loss(scene, grid, y, x);
+    x = put_hosts(scene, grid, y, x);
     for (size_t i = 0; i < ORDERED && x < end; i++)
         if (standing_order[i] > TOP_BY_BOOK && totals->standing[standing_order[i]] > 0)
             x = put_first(scene, grid, y, x, standing_order[i]);

@@ -15,7 +15,8 @@ struct lease_fleet *fleet_new(void)
     fleet->providers = calloc(ROOM / 8, sizeof *fleet->providers);
     fleet->leases = calloc(ROOM, sizeof *fleet->leases);
     fleet->work = calloc(ROOM, sizeof *fleet->work);
-    assert(fleet->providers && fleet->leases && fleet->work);
+    fleet->peers = calloc(ROOM / 8, sizeof *fleet->peers);
+    assert(fleet->providers && fleet->leases && fleet->work && fleet->peers);
     strcpy(fleet->view_from, "here");
     return fleet;
 }
@@ -41,6 +42,19 @@ struct lease_view *fleet_provider(struct lease_fleet *fleet, const char *name, i
     view->first_lease = fleet->lease_count;
     view->first_work = fleet->work_count;
     return view;
+}
+
+struct lease_peer *fleet_peer(struct lease_fleet *fleet, const char *name, const char *state,
+                              int64_t heard_ms)
+{
+    assert(fleet->peer_count < ROOM / 8);
+    struct lease_peer *peer = &fleet->peers[fleet->peer_count++];
+    snprintf(peer->name, sizeof peer->name, "%s", name);
+    snprintf(peer->state, sizeof peer->state, "%s", state);
+    strcpy(peer->endpoint, "tcp://192.0.2.1:5771");
+    strcpy(peer->version, "0.1.0");
+    peer->heard_ms = heard_ms;
+    return peer;
 }
 
 static struct lease_view *last(struct lease_fleet *fleet)
@@ -251,11 +265,19 @@ static void add_random(struct lease_fleet *fleet, uint64_t *seed)
     view->waiting = between(seed, 0, 3);
 }
 
+static void add_random_peers(struct lease_fleet *fleet, uint64_t *seed)
+{
+    static const char *const states[] = {"live", "live", "silent", "lost"};
+    for (int64_t i = between(seed, 0, 1) * between(seed, 0, 5); i > 0; i--)
+        fleet_peer(fleet, any_name(seed), states[between(seed, 0, 3)], between(seed, -1, 100000));
+}
+
 struct lease_fleet *fleet_random(uint64_t *seed, uint32_t providers_max)
 {
     struct lease_fleet *fleet = fleet_new();
     for (int64_t i = between(seed, 0, providers_max); i > 0; i--)
         add_random(fleet, seed);
+    add_random_peers(fleet, seed);
     return fleet;
 }
 

@@ -17,6 +17,10 @@ struct lease_fleet *fleet_new(void);
 struct lease_view *fleet_provider(struct lease_fleet *fleet, const char *name, int64_t slots,
                                   int64_t in_flight);
 
+/* Another host's agent; heard_ms -1: never. */
+struct lease_peer *fleet_peer(struct lease_fleet *fleet, const char *name, const char *state,
+                              int64_t heard_ms);
+
 /* To the provider that was added last. state: held, dispatched; kind: stranger, orphan, ghost. */
 struct lease_entry *fleet_lease(struct lease_fleet *fleet, const char *state, const char *label,
                                 int64_t left_ms);

@@ -105,6 +105,47 @@ static void looks_as_meant(void **state)
     }
 }
 
+/* Two providers of two other hosts, one of which was not heard of late. */
+static struct lease_fleet *two_hosts(int64_t silent_ms)
+{
+    struct lease_fleet *fleet = fleet_new();
+    struct lease_view *view = fleet_provider(fleet, "m5", 2, 1);
+    strcpy(view->owner, "m5");
+    view->reach = LEASE_REACH_FLEET;
+    fleet_lease(fleet, "dispatched", "alice/train-7", 28000)->reach = LEASE_REACH_FLEET;
+    view = fleet_provider(fleet, "z4", 2, 0);
+    strcpy(view->owner, "z4");
+    strcpy(view->state, silent_ms > 3000 ? "stale" : "live");
+    view->heard_ms = silent_ms;
+    view->age_ms = silent_ms + 100;
+    fleet_lease(fleet, "held", "ci@build-2", 9000 - silent_ms);
+    fleet_peer(fleet, "m5", "live", 200);
+    fleet_peer(fleet, "z4", silent_ms > 3000 ? "silent" : "live", silent_ms);
+    fleet_settle(fleet);
+    return fleet;
+}
+
+static void looks_as_meant_with_other_hosts(void **state)
+{
+    struct stage stage;
+    char line[512];
+    (void)state;
+    begin(&stage);
+    fleet_show(&stage.model, two_hosts(200), START - 5 * SECOND, true);
+    stage.now_ns = START - 5 * SECOND;
+    draw(&stage, 80, 24);
+    top_grid_line(&stage.grid, 1, line);
+    assert_non_null(strstr(line, "hosts 3"));
+    assert_null(strstr(line, "silent"));
+    fleet_show(&stage.model, two_hosts(5200), START, true);
+    stage.now_ns = START;
+    draw(&stage, 80, 24);
+    compare_golden(&stage.grid, "hosts-80x24");
+    draw(&stage, 60, 15);
+    compare_golden(&stage.grid, "hosts-60x15");
+    end(&stage);
+}
+
 static void looks_as_meant_when_the_agent_is_lost(void **state)
 {
     struct stage stage;
@@ -413,6 +454,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(looks_as_meant),
+        cmocka_unit_test(looks_as_meant_with_other_hosts),
         cmocka_unit_test(looks_as_meant_when_the_agent_is_lost),
         cmocka_unit_test(looks_as_meant_after_keys),
         cmocka_unit_test(looks_as_meant_without_anything),
