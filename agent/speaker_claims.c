@@ -59,7 +59,9 @@ static void take_back(struct room *room, const struct book *book, const struct c
     memcpy(gone.holder.host, room->speaker->agent->host, sizeof gone.holder.host);
     if (same && record->end == END_LAPSED && is_named(record))
         errands_owe(room, book->provider, claimed->id, false, record->deadline_ns);
-    if (claimed->told_ns != 0 || (same && record->end == END_LAPSED))
+    /* what ran out here may wait in the owner's queue, and has its end from there */
+    bool expired = same && record->end == END_EXPIRED;
+    if ((claimed->told_ns != 0 && !expired) || (same && record->end == END_LAPSED))
         tell(room, book, same ? record : &gone, true, now);
 }
 

@@ -195,7 +195,8 @@ void agent_crashed(uint32_t host)
 {
     SIM_MARK(agent_crash_in_commit);
     agent_stop(host);
-    sim_at(sim_now + (ns_t)rand_from(100, 3000) * SIM_MS, SIM_BOOT, host, 1, hosts[host].life, NULL);
+    sim_at(sim_now + (ns_t)rand_from(100, 3000) * SIM_MS, SIM_BOOT, host, 1, hosts[host].life,
+           NULL);
 }
 
 void agent_wake(uint32_t host, ns_t in)

@@ -85,9 +85,10 @@ static void fill_book(uint32_t host, uint32_t provider, struct sim_packet *packe
 
 static void mark_verdict(const struct sim_asked *asked, const struct answer *answer)
 {
-    static const int marks[] = {[ANSWER_GRANTED] = MARK_asked_granted, [ANSWER_GO] = MARK_asked_go,
-                                [ANSWER_NO] = MARK_asked_no,           [ANSWER_WAIT] = MARK_asked_no,
-                                [ANSWER_UNREAD] = MARK_asked_no,       [ANSWER_GONE] = MARK_asked_gone};
+    static const int marks[] = {
+        [ANSWER_GRANTED] = MARK_asked_granted, [ANSWER_GO] = MARK_asked_go,
+        [ANSWER_NO] = MARK_asked_no,           [ANSWER_WAIT] = MARK_asked_no,
+        [ANSWER_UNREAD] = MARK_asked_no,       [ANSWER_GONE] = MARK_asked_gone};
     sim_marks[marks[answer->verdict]]++;
     bool brings = asked->request.flags & REQUEST_BRINGS_ID;
     if (brings && (answer->verdict == ANSWER_GO || answer->verdict == ANSWER_GRANTED))

@@ -9,7 +9,7 @@ struct life {
     struct lease_id id;
     uint32_t where; /* provider and host, 0: this entry is free */
     uint8_t state;
-    bool withdrawn;
+    bool withdrawn, forgotten;
     uint64_t token;
     ns_t touched;
 };
@@ -139,12 +139,6 @@ static void check_record(uint32_t host, uint32_t provider, const struct book *bo
     SIM_MUST(life->state != RECORD_DISPATCHED || record->state >= RECORD_DISPATCHED);
     SIM_MUST(!life->withdrawn || record->state == RECORD_GONE);
     SIM_MUST(life->token == 0 || record->token == life->token);
-    /* where no reading tells, work may run on for a while after its lease */
-    bool cut = life->state == RECORD_DISPATCHED && record->state == RECORD_GONE &&
-               (record->end == END_EXPIRED || record->end == END_LAPSED);
-    bool told = book->sight.reading.signal == SIGNAL_EXACT ||
-                book->sight.reading.health == HEALTH_DOWN;
-    SIM_MUST(!cut || (record->flags & RECORD_GHOST) || told);
     bool forgot = view->amnesia && book->head.epoch <= view->last_token >> TOKEN_BITS;
     if (record->token != 0 && life->token == 0 && !forgot) {
         SIM_MUST(record->token > view->last_token);
@@ -243,16 +237,47 @@ static void check_claim(uint32_t host, uint32_t provider, uint32_t cell,
         SIM_MUST(record->deadline_ns <= before->deadline_ns);
 }
 
+/* Where no reading tells, work may run on for a while after its lease. */
+static void check_end_of(uint32_t host, uint32_t provider, const struct book *book, uint32_t cell,
+                         const struct event *event)
+{
+    const struct record *before = &hosts[host].shelves[provider].image.records[cell];
+    const struct record *record = &book->records[cell];
+    const struct reading *reading = &book->sight.reading;
+    bool cut = before->state == RECORD_DISPATCHED && record->state == RECORD_GONE &&
+               lease_id_equal(before->id, record->id) &&
+               (record->end == END_EXPIRED || record->end == END_LAPSED);
+    bool told = reading->signal == SIGNAL_EXACT || reading->health == HEALTH_DOWN;
+    SIM_MUST(!cut || (record->flags & RECORD_GHOST) || told || counts_above(event));
+}
+
+/* An owner that lost its memory cannot know that an id is dead, if whoever brings it has never heard of
+ * the owner, and so cannot say that it is of before. */
+static void forgive(uint32_t host, uint32_t provider, const struct event *event)
+{
+    bool claims = event->kind == EVENT_CLAIM && event->claim->epoch == 0;
+    bool brings = event->kind == EVENT_REQUEST && event->request->epoch == 0 &&
+                  (event->request->flags & REQUEST_BRINGS_ID);
+    if (!claims && !brings)
+        return;
+    struct lease_id id = claims ? event->claim->lease.id : event->request->lease;
+    struct life *life = find_life(where(host, provider), id);
+    if (life->where && life->forgotten)
+        *life = (struct life){.id = id, .where = life->where, .touched = sim_now};
+}
+
 static void check_owner(uint32_t host, uint32_t provider, struct book *book,
                         const struct event *event, const struct effects *effects)
 {
     struct view *view = &views[host][provider];
     uint64_t most = view->last_token;
+    forgive(host, provider, event);
     for (uint32_t i = 0; i < book->dirty_count; i++) {
         const struct record *record = &book->records[book->dirty[i]];
         if (record->state == RECORD_FREE)
             continue;
         check_claim(host, provider, book->dirty[i], record, event);
+        check_end_of(host, provider, book, book->dirty[i], event);
         bool waited = life_of(host, provider, record->id)->state == RECORD_WAITING;
         check_record(host, provider, book, record, &most);
         if (waited && is_lease(record) && !counts_above(event))
@@ -399,7 +424,10 @@ void check_wiped(uint32_t host, uint32_t provider, bool amnesia)
         if (saids[i].host == host)
             saids[i].lo = 0;
     for (uint32_t i = 0; i < LIVES; i++)
-        if (lives[i].where == where(host, provider) && lives[i].state < RECORD_ORPHAN) {
+        if (lives[i].where == where(host, provider)) {
+            lives[i].forgotten = true;
+            if (lives[i].state >= RECORD_ORPHAN || lives[i].withdrawn)
+                continue;
             lives[i].state = RECORD_FREE;
             lives[i].token = 0;
         }
@@ -431,8 +459,8 @@ void check_answer(uint32_t host, uint32_t provider, const struct message *questi
         SIM_MARK(judged_duplicate);
         SIM_MARK(asked_again_answered);
         bool was_good = said->verdict == ANSWER_GO || said->verdict == ANSWER_GRANTED;
-        bool lately = sim_now - said->at < (REFUSAL_MS - 20) * SIM_MS &&
-                      said->life == hosts[host].agent_life;
+        bool lately =
+            sim_now - said->at < (REFUSAL_MS - 20) * SIM_MS && said->life == hosts[host].agent_life;
         bool same = lease_id_equal(said->lease, answer->lease) && said->token == answer->token;
         /* a record that was taken for another lease is forgotten, and its requests with it */
         SIM_MUST(!good || !was_good || same ||
@@ -467,8 +495,7 @@ void check_published(uint32_t host, uint32_t provider, const struct gossip_state
     if (published->where == where(host, provider) && published->epoch == state->epoch &&
         published->version == state->version)
         SIM_MUST(published->digest == digest);
-    *published =
-        (struct published){state->epoch, state->version, digest, where(host, provider)};
+    *published = (struct published){state->epoch, state->version, digest, where(host, provider)};
 }
 
 /* S5: a holder's end is not after the owner's. */
@@ -534,8 +561,8 @@ void check_healed(void)
         bool changing = sim_here(owner) - voice->published_at < 500 * SIM_MS;
         for (uint32_t i = 0; i < host_count && !changing; i++) {
             const struct sight *sight = &hosts[i].shelves[p].image.sight;
-            SIM_MUST(i == owner || (sight->heard_epoch == voice->issued &&
-                                    sight->heard_version == voice->told));
+            SIM_MUST(i == owner ||
+                     (sight->heard_epoch == voice->issued && sight->heard_version == voice->told));
         }
     }
 }

@@ -225,12 +225,15 @@ static const struct {
     uint32_t weight;
     bool always; /* also in a gentle cycle */
 } faults[] = {
-    {cut_one_way, 6, true},     {clog_link, 8, true},          {cut_off, 5, true},
-    {part, 3, true},            {crash_agent, 6, false},  {crash_in_commit, 10, false},
-    {reboot, 4, false},         {pause_agent, 6, false},  {pause_holder, 8, false},
-    {suspend, 3, false},        {change_clock, 6, true},  {steal_identity, 1, false},
-    {crash_holder, 10, false},  {stick_lock, 6, false},   {lose_directory, 2, false},
-    {blind_server, 5, true},    {slow_server, 5, true},   {restart_server, 2, false},
+    {cut_one_way, 6, true},     {clog_link, 8, true},
+    {cut_off, 5, true},         {part, 3, true},
+    {crash_agent, 6, false},    {crash_in_commit, 10, false},
+    {reboot, 4, false},         {pause_agent, 6, false},
+    {pause_holder, 8, false},   {suspend, 3, false},
+    {change_clock, 6, true},    {steal_identity, 1, false},
+    {crash_holder, 10, false},  {stick_lock, 6, false},
+    {lose_directory, 2, false}, {blind_server, 5, true},
+    {slow_server, 5, true},     {restart_server, 2, false},
     {damage_a_record, 2, true},
 };
 #define FAULTS (sizeof faults / sizeof faults[0])
@@ -281,8 +284,7 @@ void host_boots(const struct sim_event *event)
         boot_host(event->host);
     else if (event->index == BOOT_AGENT && at->up && !at->agent_up)
         agent_start(event->host);
-    else if (event->index >= BOOT_FIRST && at->up &&
-             !at->holders[event->index - BOOT_FIRST].alive)
+    else if (event->index >= BOOT_FIRST && at->up && !at->holders[event->index - BOOT_FIRST].alive)
         holder_start(event->host, event->index - BOOT_FIRST);
 }
 

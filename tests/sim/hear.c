@@ -126,9 +126,10 @@ static void note_gaps(uint32_t host, uint32_t peer)
     struct sim_host *at = &hosts[host];
     for (uint32_t p = 0; p < provider_count; p++) {
         const struct fleet_offer *offer = fleet_offer_of(&at->fleet, peer, provider_name(p));
-        bool behind = offer && (offer->epoch > offer->applied_epoch ||
-                                (offer->epoch == offer->applied_epoch &&
-                                 offer->version > offer->applied_version));
+        bool behind =
+            offer &&
+            (offer->epoch > offer->applied_epoch ||
+             (offer->epoch == offer->applied_epoch && offer->version > offer->applied_version));
         if (!behind || at->voices[p].fetch_at != 0 ||
             at->voices[p].owner != host_of_peer(host, peer))
             continue;
@@ -206,8 +207,8 @@ static void take_claim(uint32_t host, const struct gossip_claim *told)
     shelf_look(host, provider, SIM_BY_AGENT);
     if (voice->ours)
         voice_hear_epoch(host, provider, told->epoch);
-    bool known = book_find(&desk_of(host, provider, SIM_BY_AGENT)->book, claim.lease.id,
-                           UINT32_MAX) != NULL;
+    bool known =
+        book_find(&desk_of(host, provider, SIM_BY_AGENT)->book, claim.lease.id, UINT32_MAX) != NULL;
     if (claim.withdrawn && !known)
         SIM_MARK(withdrawn_before_claim);
     if (voice->ours && !known && !claim.withdrawn)
@@ -272,7 +273,8 @@ static void drop_ended(uint32_t host, uint32_t provider, const struct book *book
         bool lapsed = same && record->end == END_LAPSED;
         if (lapsed && (record->flags & RECORD_NAMED))
             owe(host, provider, claimed->id, record->deadline_ns, 0);
-        if (claimed->state != RECORD_FREE || lapsed)
+        bool expired = same && record->end == END_EXPIRED; /* there it has its own end */
+        if ((claimed->state != RECORD_FREE && !expired) || lapsed)
             tell(host, book, same ? record : &gone, true);
     }
     voice->claimed_count = kept;

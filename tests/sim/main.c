@@ -64,7 +64,8 @@ void sim_at(ns_t at, enum sim_event_kind kind, uint32_t host, uint32_t index, ui
         heap_room = heap_room ? 2 * heap_room : 1024;
         heap = realloc(heap, heap_room * sizeof *heap);
     }
-    struct sim_event event = {at > sim_now ? at : sim_now, next_seq++, kind, host, index, life, what};
+    struct sim_event event = {
+        at > sim_now ? at : sim_now, next_seq++, kind, host, index, life, what};
     uint32_t i = heap_count++;
     for (; i > 0 && is_before(&event, &heap[(i - 1) / 2]); i = (i - 1) / 2)
         heap[i] = heap[(i - 1) / 2];

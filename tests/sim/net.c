@@ -220,7 +220,8 @@ void net_event(const struct sim_event *event)
     struct sim_packet *packet = event->what;
     if (!host->up || !host->agent_up || event->life != host->life) {
         SIM_MARK(net_to_dead_host);
-        if (host->up && event->life == host->life && packet->kind == PACKET_MESSAGE && packet->message->reply)
+        if (host->up && event->life == host->life && packet->kind == PACKET_MESSAGE &&
+            packet->message->reply)
             holder_reply(event->host, packet->message, event); /* to a process, not to the agent */
         packet_free(packet);
         return;

@@ -86,8 +86,8 @@ static void tell_later(uint32_t host, uint32_t index, struct lease_id lease, boo
         struct sim_untold *untold = &holder->untold[i];
         if (untold->in_use)
             continue;
-        uint32_t ttl = question->request.ttl_ms ? question->request.ttl_ms
-                                                : TTL_DISPATCHED_MS_DEFAULT;
+        uint32_t ttl =
+            question->request.ttl_ms ? question->request.ttl_ms : TTL_DISPATCHED_MS_DEFAULT;
         *untold = (struct sim_untold){.in_use = true,
                                       .undo = undo,
                                       .verify = question->request.verb == VERB_VERIFY,
@@ -145,8 +145,7 @@ static void fill_wish(const struct sim_question *question, ns_t here, struct mes
     message->units = request->units;
     message->slot_plus_1 = (uint32_t)(request->slot + 1);
     if (request->wait_ms > 0)
-        message->wait_ms =
-            ms_until(request->asked_ns + (ns_t)request->wait_ms * NS_PER_MS, here);
+        message->wait_ms = ms_until(request->asked_ns + (ns_t)request->wait_ms * NS_PER_MS, here);
     message->budget_ms = ms_until(question->end, here);
     memcpy(message->host, request->holder.host, sizeof message->host);
     wire_copy_text(message->label, sizeof message->label, request->holder.label);
@@ -288,6 +287,8 @@ void question_begin(uint32_t host, uint32_t index, uint32_t provider, enum sim_w
         if (!question->anew)
             request->epoch = holder->epoch;
     }
+    if (want == WANT_VERIFY || want == WANT_RENEW)
+        request->epoch = holder->epoch;
     if (want == WANT_RELEASE)
         release_here(host, index, provider, request->lease);
     if (!holder->alive)
@@ -658,9 +659,10 @@ static bool stands(const struct sim_question *question, const struct answer *ans
 static void read_answer(uint32_t host, const struct sim_question *question,
                         const struct message *told, struct answer *answer)
 {
-    static const enum verdict verdicts[] = {
-        [MESSAGE_GRANTED] = ANSWER_GRANTED, [MESSAGE_GO] = ANSWER_GO, [MESSAGE_NO] = ANSWER_NO,
-        [MESSAGE_GONE] = ANSWER_GONE};
+    static const enum verdict verdicts[] = {[MESSAGE_GRANTED] = ANSWER_GRANTED,
+                                            [MESSAGE_GO] = ANSWER_GO,
+                                            [MESSAGE_NO] = ANSWER_NO,
+                                            [MESSAGE_GONE] = ANSWER_GONE};
     const struct request *request = &question->request;
     char name[NAME_SIZE];
     memset(answer, 0, sizeof *answer);
@@ -673,7 +675,7 @@ static void read_answer(uint32_t host, const struct sim_question *question,
     answer->units = told->units ? told->units : request->units ? request->units : 1;
     answer->slot = told->slot_plus_1 ? (int32_t)told->slot_plus_1 - 1 : request->slot;
     answer->waited_ms = told->waited_ms;
-    answer->state = !stands(question, answer) ? RECORD_GONE
+    answer->state = !stands(question, answer)                          ? RECORD_GONE
                     : told->dispatched || answer->verdict == ANSWER_GO ? RECORD_DISPATCHED
                                                                        : RECORD_HELD;
     answer->end = answer->state == RECORD_GONE ? END_RELEASED : END_NONE;

@@ -30,7 +30,7 @@
 
 void rand_seed(uint64_t seed);
 uint64_t rand_word(void);
-uint32_t rand_below(uint32_t limit);            /* limit > 0 */
+uint32_t rand_below(uint32_t limit);             /* limit > 0 */
 uint32_t rand_from(uint32_t low, uint32_t high); /* both included */
 bool rand_one_in(uint32_t chances);
 bool rand_permille(uint32_t permille);
@@ -303,7 +303,7 @@ struct sim_host {
     uint32_t pids;
     struct fleet fleet;
     ns_t planned, beat_at, own_at, reap_at, route_at;
-    ns_t timer; /* true: of the event that is under way, 0 none */
+    ns_t timer;                               /* true: of the event that is under way, 0 none */
     uint64_t epoch_before[SIM_PROVIDERS_MAX]; /* of our books, when we last distrusted ourselves */
     struct sim_voice voices[SIM_PROVIDERS_MAX];
     struct sim_route routes[SIM_PROVIDERS_MAX];
@@ -360,7 +360,7 @@ struct sim_packet {
     uint32_t references;
     enum sim_packet_kind kind;
     uint32_t from;
-    bool fetched;        /* the answer to a fetch */
+    bool fetched; /* the answer to a fetch */
     struct message *message;
     struct gossip_claim *claim;
     struct gossip_beat *beat;
@@ -416,6 +416,6 @@ void sim_fails(const char *what, const char *file, int line) __attribute__((nore
 extern bool sim_traces;
 
 #define SIM_MUST(condition) ((condition) ? (void)0 : sim_fails(#condition, __FILE__, __LINE__))
-#define TRACE(...) (sim_traces ? (void)printf(__VA_ARGS__) : (void)0)
+#define TRACE(...)          (sim_traces ? (void)printf(__VA_ARGS__) : (void)0)
 
 #endif

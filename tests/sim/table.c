@@ -253,8 +253,8 @@ void table_damage(uint32_t host, uint32_t provider)
     struct sim_image *image = &hosts[host].shelves[provider].image;
     for (uint32_t i = 0; image->ready && i < image->used; i++)
         if (image->records[i].state == RECORD_GONE && image->record_versions[i] > 0 &&
-            image->records[i].id.instance == image->head.instance &&
-            !carries_a_maximum(image, i) && is_known_to_all(host, provider, i)) {
+            image->records[i].id.instance == image->head.instance && !carries_a_maximum(image, i) &&
+            is_known_to_all(host, provider, i)) {
             image->record_versions[i] = 0;
             SIM_MARK(record_damaged);
             return;
@@ -277,9 +277,9 @@ static void trace_step(uint32_t host, uint32_t provider, enum sim_who who,
     printf("%lld h%u p%u %s %s", (long long)(sim_now / SIM_MS), host, provider,
            who == SIM_BY_AGENT ? "agent" : "client", kinds[event->kind]);
     if (event->kind == EVENT_REQUEST)
-        printf(" %s flags %x req %llx:%llx lease %llx: %s%s %s",
-               verbs[event->request->verb], event->request->flags,
-               (unsigned long long)event->request->id.hi, (unsigned long long)event->request->id.lo,
+        printf(" %s flags %x req %llx:%llx lease %llx: %s%s %s", verbs[event->request->verb],
+               event->request->flags, (unsigned long long)event->request->id.hi,
+               (unsigned long long)event->request->id.lo,
                (unsigned long long)(event->request->lease.instance >> 40 << 16 ^
                                     event->request->lease.counter),
                verdicts[effects.reply.verdict], effects.reply.undecided ? " undecided" : "",
@@ -307,6 +307,19 @@ static bool reads_under_lock(void)
     return !PLANTED(PLANT_LOCK_NOT_COVERING_READ) || rand_one_in(4);
 }
 
+/* Whoever is left finds what the dead one stored. */
+static void look_after_crash(uint32_t host, uint32_t provider)
+{
+    for (int who = SIM_BY_AGENT; who <= SIM_BY_CLIENT; who++) {
+        struct sim_desk *desk = desk_of(host, provider, (enum sim_who)who);
+        if (!desk->open || desk->image == desk->own)
+            continue;
+        load(desk);
+        check_opened(host, provider, &desk->book);
+        return;
+    }
+}
+
 static enum sim_table_result finish(uint32_t host, uint32_t provider, enum sim_who who,
                                     const struct event *event)
 {
@@ -321,6 +334,7 @@ static enum sim_table_result finish(uint32_t host, uint32_t provider, enum sim_w
     if (!commit(desk, most)) {
         SIM_MARK(commit_stopped_early);
         desk_drop(host, provider, who);
+        look_after_crash(host, provider);
         return TABLE_CRASHED;
     }
     if (crashes && desk->image != desk->own)
