@@ -98,9 +98,12 @@ struct gather {
 };
 
 /* The owner is to hear that a lease's holder died, or that one tied to a process lives on. */
+/* That it lives on, that its holder died, that it was given back. */
+enum owed { OWED_RENEWAL, OWED_DEATH, OWED_RELEASE };
+
 struct obligation {
     bool in_use, busy;
-    bool renew;
+    enum owed what;
     char provider[NAME_SIZE];
     struct lease_id id;
     ns_t until_ns, next_ns;
@@ -140,10 +143,10 @@ struct room {
     ns_t slept_ns;   /* when it last began to sleep */
     ns_t turn_ns;    /* when its last turn began */
     ns_t arrival_ns; /* no request that is read now came before this */
-    ns_t hear_ns; /* the SUB is not looked at before */
+    ns_t hear_ns;    /* the SUB is not looked at before */
     ns_t beat_ns, look_ns, own_ns, addresses_ns, joined_ns, written_ns;
     struct routes *before; /* as whoever spoke before us left them, or NULL */
-    uint64_t distrusted; /* how often we distrusted ourselves */
+    uint64_t distrusted;   /* how often we distrusted ourselves */
     bool routes_changed;
     double tokens; /* bytes that may still be told to whoever fetches */
     ns_t tokens_ns;
@@ -179,7 +182,7 @@ void room_wake(struct room *room);     /* first in each turn */
 void room_run(struct room *room);      /* last in it */
 ns_t room_deadline(struct room *room); /* when the next turn is due */
 void room_sleeps(struct room *room, ns_t until_ns);
-void *room_socket(const struct room *room); /* the SUB, NULL: not now */
+void *room_socket(const struct room *room);           /* the SUB, NULL: not now */
 uint32_t room_fds(const struct room *room, int *fds); /* at most ROOM_ERRANDS */
 /* Without a room everything is ours: its server is read though nobody asks; another host owns it. */
 bool room_probes(const struct room *room, const struct provider *provider, ns_t now);
@@ -212,6 +215,10 @@ uint64_t publish_version(const struct provider *provider);
 
 /* ---- speaker_claims.c */
 void claims_run(struct room *room, struct voice *voice, ns_t now);
+
+/* A state that was just taken: leases of this host in it that were given back here are given back at the owner. */
+void claims_hand_back(struct room *room, struct provider *provider, const struct heard_state *state,
+                      ns_t now);
 
 /* ---- speaker_hear.c */
 void hear_run(struct room *room);
@@ -250,7 +257,7 @@ void errands_run(struct room *room, ns_t now);
 void errands_drop(struct room *room);
 void errands_close(struct room *room);
 ns_t errands_deadline(const struct room *room, ns_t now);
-void errands_owe(struct room *room, const char *provider, struct lease_id id, bool renew,
+void errands_owe(struct room *room, const char *provider, struct lease_id id, enum owed what,
                  ns_t until_ns);
 
 /* ---- speaker_asked.c */

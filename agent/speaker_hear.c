@@ -10,11 +10,11 @@
 #include "agent/speaker_fleet.h"
 #include "broker/host_clock.h"
 
-#define GATHER_NS (5 * NS_PER_SEC)  /* for all parts to arrive */
+#define GATHER_NS  (5 * NS_PER_SEC) /* for all parts to arrive */
 #define REST_PEERS 32 /* above so many, what they say is gathered for a moment, longer for more */
-#define REST_NS   (200 * NS_PER_MS / 1000)
-#define REST_MOST (50 * NS_PER_MS)
-#define BOOK_NS   (100 * NS_PER_MS) /* for the book to be had; then the next gap fetches it again */
+#define REST_NS    (200 * NS_PER_MS / 1000)
+#define REST_MOST  (50 * NS_PER_MS)
+#define BOOK_NS    (100 * NS_PER_MS) /* for the book to be had; then the next gap fetches it again */
 
 static struct lease_agent *agent_of(const struct room *room)
 {
@@ -193,6 +193,7 @@ static bool apply(struct room *room, struct gather *gather, ns_t now)
     if (error == 0) {
         fleet_applied(room->fleet, gather->peer, gather->provider, gather->state.epoch,
                       gather->state.version);
+        claims_hand_back(room, provider, &gather->state, now);
         room->routes_changed = true;
     }
     return true;
