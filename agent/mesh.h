@@ -20,12 +20,13 @@
 
 #include "agent/tcp.h"
 
-#define MESH_TOPIC_MAX            80
-#define MESH_MESSAGES_MAX         1024 /* that one mesh_run takes at most */
-#define MESH_PEERS_MAX            WIRE_PEERS_MAX
-#define MESH_UNSENT_MAX           256
-#define MESH_UNHEARD_MAX          64
-#define MESH_RECONNECT_LONGEST_MS 1000 /* and a beat more: within three beats of a link that healed */
+#define MESH_TOPIC_MAX    80
+#define MESH_MESSAGES_MAX 1024 /* that one mesh_run takes at most */
+#define MESH_PEERS_MAX    WIRE_PEERS_MAX
+#define MESH_UNSENT_MAX   256
+#define MESH_UNHEARD_MAX  64
+#define MESH_RECONNECT_LONGEST_MS                                                                  \
+    1000 /* and a beat more: within three beats of a link that healed */
 
 struct mesh;
 

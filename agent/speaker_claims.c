@@ -58,7 +58,7 @@ static void take_back(struct room *room, const struct book *book, const struct c
     struct record gone = {.id = claimed->id, .units = 1, .slot = -1};
     memcpy(gone.holder.host, room->speaker->agent->host, sizeof gone.holder.host);
     if (same && record->end == END_LAPSED && is_named(record))
-        errands_owe(room, book->provider, claimed->id, false, record->deadline_ns);
+        errands_owe(room, book->provider, claimed->id, OWED_DEATH, record->deadline_ns);
     /* what ran out here may wait in the owner's queue, and has its end from there */
     bool expired = same && record->end == END_EXPIRED;
     if ((claimed->told_ns != 0 && !expired) || (same && record->end == END_LAPSED))
@@ -117,7 +117,7 @@ static void look_at(struct room *room, struct voice *voice, const struct book *b
     if (is_named(record)) {
         claimed->state = RECORD_FREE; /* its owner's state tells of it */
         if (is_to_be_renewed(record, now))
-            errands_owe(room, book->provider, record->id, true, record->deadline_ns);
+            errands_owe(room, book->provider, record->id, OWED_RENEWAL, record->deadline_ns);
     } else if (claimed->state != record->state || now - claimed->told_ns >= REFRESH_NS) {
         tell(room, book, record, false, now);
         claimed->state = record->state;
@@ -147,6 +147,48 @@ void claims_run(struct room *room, struct voice *voice, ns_t now)
         for (uint32_t i = 0; i < book->live_count; i++)
             if (is_ours(&book->records[book->live[i]]))
                 look_at(room, voice, book, &book->records[book->live[i]], now);
+    }
+    pthread_mutex_unlock(&provider->mutex);
+}
+
+/* ---- what the owner has not heard ------------------------------------------------------------ */
+
+static bool is_in(const struct heard_state *state, struct lease_id id)
+{
+    for (uint32_t i = 0; i < state->lease_count; i++)
+        if (lease_id_equal(state->leases[i].id, id))
+            return true;
+    return false;
+}
+
+static void drop_told(struct room *room, const char *provider, const struct heard_state *state)
+{
+    for (uint32_t i = 0; i < ROOM_OBLIGATIONS; i++) {
+        struct obligation *owed = &room->obligations[i];
+        if (owed->in_use && !owed->busy && owed->what == OWED_RELEASE &&
+            strcmp(owed->provider, provider) == 0 && !is_in(state, owed->id))
+            owed->in_use = false;
+    }
+}
+
+static bool was_given_back(struct book *book, const struct heard_lease *lease)
+{
+    const struct record *record = book_find(book, lease->id, UINT32_MAX);
+    return record && record->state == RECORD_GONE && record->end == END_RELEASED &&
+           !record->end_heard;
+}
+
+void claims_hand_back(struct room *room, struct provider *provider, const struct heard_state *state,
+                      ns_t now)
+{
+    drop_told(room, provider->name, state);
+    pthread_mutex_lock(&provider->mutex);
+    for (uint32_t i = 0; provider->book && i < state->lease_count; i++) {
+        const struct heard_lease *lease = &state->leases[i];
+        bool lives = lease->state == RECORD_HELD || lease->state == RECORD_DISPATCHED;
+        if (lease->holder.local && lives && was_given_back(provider->book, lease))
+            errands_owe(room, provider->name, lease->id, OWED_RELEASE,
+                        now + lease->left_ms * NS_PER_MS);
     }
     pthread_mutex_unlock(&provider->mutex);
 }

@@ -42,7 +42,7 @@ static bool fill_obligation(struct room *room, const struct errand *errand, stru
     const struct voice *voice = room_voice(room, owed->provider);
     snprintf(request->provider, sizeof request->provider, "%s", owed->provider);
     lease_id_format(owed->provider, owed->id, request->lease);
-    request->died = !owed->renew;
+    request->died = owed->what == OWED_DEATH;
     if (voice)
         request->epoch = room_epoch(voice);
     return voice != NULL;
@@ -54,7 +54,8 @@ static bool send_errand(struct room *room, struct errand *errand)
                                           [ERRAND_LIST] = MESSAGE_FETCH,
                                           [ERRAND_STATE] = MESSAGE_FETCH,
                                           [ERRAND_OBLIGATION] = MESSAGE_RELEASE};
-    bool renews = errand->kind == ERRAND_OBLIGATION && room->obligations[errand->obligation].renew;
+    bool renews = errand->kind == ERRAND_OBLIGATION &&
+                  room->obligations[errand->obligation].what == OWED_RENEWAL;
     struct message *request = begin_request(room, renews ? MESSAGE_RENEW : ops[errand->kind]);
     bool good = true;
     if (errand->kind == ERRAND_HELLO)
@@ -180,7 +181,7 @@ static void take_obligation(struct room *room, struct errand *errand, const stru
 {
     struct obligation *owed = &room->obligations[errand->obligation];
     struct voice *voice = room_voice(room, owed->provider);
-    if (voice && owed->renew)
+    if (voice && owed->what == OWED_RENEWAL)
         take_renewal(voice, owed->id, reply);
     owed->in_use = false;
 }
@@ -203,7 +204,7 @@ static void keep_alive(struct room *room, const struct errand *errand)
 {
     const struct obligation *owed = &room->obligations[errand->obligation];
     struct voice *voice = room_voice(room, owed->provider);
-    if (!voice || !owed->renew)
+    if (!voice || !owed->what == OWED_RENEWAL)
         return;
     struct request request = {
         .verb = VERB_RENEW, .flags = REQUEST_FIRST, .lease = owed->id, .hint = UINT32_MAX};
@@ -231,7 +232,7 @@ static void run_errand(struct room *room, struct errand *errand)
 
 /* ---- what there is to do --------------------------------------------------------------------- */
 
-void errands_owe(struct room *room, const char *provider, struct lease_id id, bool renew,
+void errands_owe(struct room *room, const char *provider, struct lease_id id, enum owed what,
                  ns_t until_ns)
 {
     struct obligation *free_one = NULL;
@@ -239,15 +240,17 @@ void errands_owe(struct room *room, const char *provider, struct lease_id id, bo
         struct obligation *owed = &room->obligations[i];
         if (!owed->in_use)
             free_one = free_one ? free_one : owed;
-        else if (lease_id_equal(owed->id, id) && owed->renew == renew)
+        else if (lease_id_equal(owed->id, id) && owed->what == what)
             return;
     }
     if (!free_one) {
         room->counters.full++;
         return;
     }
+    /* whoever gives a lease back tells its owner, and only where that did not help we do */
+    ns_t next_ns = what == OWED_RELEASE ? host_now_ns() + OWE_NS : 0;
     *free_one = (struct obligation){
-        .in_use = true, .renew = renew, .id = id, .until_ns = until_ns, .next_ns = 0};
+        .in_use = true, .what = what, .id = id, .until_ns = until_ns, .next_ns = next_ns};
     snprintf(free_one->provider, sizeof free_one->provider, "%s", provider);
 }
 

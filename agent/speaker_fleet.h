@@ -98,9 +98,12 @@ struct gather {
 };
 
 /* The owner is to hear that a lease's holder died, or that one tied to a process lives on. */
+/* That it lives on, that its holder died, that it was given back. */
+enum owed { OWED_RENEWAL, OWED_DEATH, OWED_RELEASE };
+
 struct obligation {
     bool in_use, busy;
-    bool renew;
+    enum owed what;
     char provider[NAME_SIZE];
     struct lease_id id;
     ns_t until_ns, next_ns;
@@ -143,7 +146,7 @@ struct room {
     ns_t hear_ns;    /* the SUB is not looked at before */
     ns_t beat_ns, look_ns, own_ns, addresses_ns, joined_ns, written_ns;
     struct routes *before; /* as whoever spoke before us left them, or NULL */
-    uint64_t distrusted; /* how often we distrusted ourselves */
+    uint64_t distrusted;   /* how often we distrusted ourselves */
     bool routes_changed;
     double tokens; /* bytes that may still be told to whoever fetches */
     ns_t tokens_ns;
@@ -213,6 +216,10 @@ uint64_t publish_version(const struct provider *provider);
 /* ---- speaker_claims.c */
 void claims_run(struct room *room, struct voice *voice, ns_t now);
 
+/* A state that was just taken: leases of this host in it that were given back here are given back at the owner. */
+void claims_hand_back(struct room *room, struct provider *provider, const struct heard_state *state,
+                      ns_t now);
+
 /* ---- speaker_hear.c */
 void hear_run(struct room *room);
 /* Where it answers and publishes as far as we can tell, "" not. */
@@ -250,7 +257,7 @@ void errands_run(struct room *room, ns_t now);
 void errands_drop(struct room *room);
 void errands_close(struct room *room);
 ns_t errands_deadline(const struct room *room, ns_t now);
-void errands_owe(struct room *room, const char *provider, struct lease_id id, bool renew,
+void errands_owe(struct room *room, const char *provider, struct lease_id id, enum owed what,
                  ns_t until_ns);
 
 /* ---- speaker_asked.c */

@@ -193,6 +193,7 @@ static bool apply(struct room *room, struct gather *gather, ns_t now)
     if (error == 0) {
         fleet_applied(room->fleet, gather->peer, gather->provider, gather->state.epoch,
                       gather->state.version);
+        claims_hand_back(room, provider, &gather->state, now);
         room->routes_changed = true;
     }
     return true;

@@ -131,10 +131,9 @@ static struct request *open_request(struct slotserver *server, struct MHD_Connec
 
 static void count_asker(struct request *request)
 {
-    const struct sockaddr_in *address =
-        (const struct sockaddr_in *)MHD_get_connection_info(request->connection,
-                                                            MHD_CONNECTION_INFO_CLIENT_ADDRESS)
-            ->client_addr;
+    const struct sockaddr_in *address = (const struct sockaddr_in *)MHD_get_connection_info(
+                                            request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+                                            ->client_addr;
     char text[INET_ADDRSTRLEN];
     if (!is_control(request->path) &&
         inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text)) != NULL)

@@ -33,8 +33,8 @@ static void note(const char *what, const char *more)
     struct timespec now;
     char line[256];
     clock_gettime(CLOCK_MONOTONIC, &now);
-    int size = snprintf(line, sizeof line, "%lld%09ld %s %d %s\n", (long long)now.tv_sec, now.tv_nsec,
-                        what, (int)getpid(), more);
+    int size = snprintf(line, sizeof line, "%lld%09ld %s %d %s\n", (long long)now.tv_sec,
+                        now.tv_nsec, what, (int)getpid(), more);
     if (size > 0 && write(log_fd, line, (size_t)size) != size)
         _exit(70);
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Messages between agents are lost, delayed and reordered, one in five and by up to 60 ms, whichever way they go: what
-# is seen converges all the same while that lasts, no slot is given twice, and none is lost.
+# Messages between agents are lost (one in five of what is published, one in twenty of what is asked and answered),
+# delayed by up to 60 ms and so reordered: what is seen converges all the same while that lasts, no slot is given
+# twice, and none is lost.
 . "$(dirname "$0")/lib.sh"
 
 python=${2:-python3}
@@ -74,12 +75,16 @@ count()
         END {
             printf "%s: %d gos of the owner, %d on less, %d times none, at most %d at once of %d\n",
                 provider, gos, others, nos, at_once, most
-            exit bad || at_once > most || gos < 50
+            exit bad || at_once > most || gos < 5
         }' || broken "$provider: gos were lost or doubled"
 }
 count z4 one two three
 count m5 four five
 
+for provider in z4 m5; do
+    within 15 sees z4 $provider '.leases == []'
+    echo "$provider: nothing is left of it after $took_ms ms"
+done
 echo "changes, each to be seen by all while the loss goes on"
 longest=0
 for i in 1 2 3 4 5 6; do
@@ -111,6 +116,7 @@ kill -TERM "${proxy[@]}"
 for host in z4 m5 lap; do
     within 5 grep -q lost "$work/$host/proxy"
     echo "$host: $(cat "$work/$host/proxy")"
-    [ "$(sed 's/.*lost //' "$work/$host/proxy")" -gt 20 ] || broken "the proxy of $host lost next to nothing"
 done
+[ "$(sed 's/.*lost //' "$work"/*/proxy | awk '{ n += $1 } END { print n }')" -gt 40 ] ||
+    broken "the proxies lost next to nothing"
 verdict

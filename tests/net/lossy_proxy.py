@@ -4,7 +4,8 @@
     lossy_proxy.py ADDRESS AGENT LOSS DELAY_MS SEED
 
 Listens at ports 5771 (what is asked) and 5772 (what is published) of ADDRESS, for the agent at the same ports of
-AGENT. LOSS of all messages, between 0 and 1, never arrive; the others arrive after up to DELAY_MS. At SIGUSR1 it
+AGENT. LOSS of what is published, between 0 and 1, never arrives, and a quarter of that of what is asked; the rest
+arrives after up to DELAY_MS. At SIGUSR1 it
 loses nothing any more. Prints what it has lost when it is ended. Exits 77 without zmq."""
 import heapq
 import itertools
@@ -56,7 +57,7 @@ class Proxy:
                 return
             if socket is self.listeners:
                 self.publisher.send_multipart(frames)
-            elif self.draw.random() < self.loss:
+            elif self.draw.random() < (self.loss if socket is self.publisher else self.loss / 4):
                 self.lost += 1
             else:
                 when = time.monotonic() + self.draw.random() * self.delay_s
