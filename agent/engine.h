@@ -88,6 +88,7 @@ struct llama_state {
     int endpoint_metrics;
     int processing; /* of /metrics */
     int deferred;
+    bool metrics_odd; /* they were answered, and not with what they are */
 };
 
 /* Of the engines that use probe_asks.h. Bits by kind. */

@@ -416,6 +416,7 @@ static void take_metrics(struct probe_run *run, const struct http_answer *answer
     }
     if (state->processing == -1 || state->deferred == -1)
         state->processing = state->deferred = -1;
+    state->metrics_odd = answer->status == 200 && state->processing == -1;
     bool idle = state->processing == 0 && run->reading.slots_total > 0;
     if (!run->memory.slots_off && !idle)
         ask_for(run, KIND_SLOTS); /* no effect where it was asked */
@@ -425,13 +426,20 @@ static void take_metrics(struct probe_run *run, const struct http_answer *answer
 
 /* ---- /health --------------------------------------------------------------------------------- */
 
+/* Newer versions count nothing in it. */
 static void take_health(struct probe_run *run, const json_t *health)
 {
     int idle = -1, processing = -1;
+    const json_t *told[] = {json_object_get(health, "slots_idle"),
+                            json_object_get(health, "slots_processing")};
+    if (json_is_object(health) && told[0] == NULL && told[1] == NULL)
+        return;
     if (!probe_json_count(health, "slots_idle", &idle) ||
         !probe_json_count(health, "slots_processing", &processing) || idle < 0 || processing < 0 ||
-        idle + processing == 0)
+        idle + processing == 0) {
+        decide_unknown(run, "the answer to /health is not llama.cpp's");
         return;
+    }
     int total = idle + processing;
     run->reading.slots_total = total > BOOK_SLOTS_MAX ? BOOK_SLOTS_MAX : total;
     run->reading.in_flight = processing;
@@ -556,6 +564,10 @@ static void end(struct probe_run *run)
         reading->sent_ns = state->asked_ns[KIND_METRICS];
         if (state->processing == 0 && reading->slots_total > 0)
             fill_idle_slots(run);
+        return;
+    }
+    if (state->metrics_odd) {
+        decide_unknown(run, "the answer to /metrics is not llama.cpp's, or was cut off");
         return;
     }
     if (reading->slots_total > 0 && reading->detail[0] == '\0')

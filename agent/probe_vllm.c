@@ -117,7 +117,7 @@ static void take_metrics(struct probe_run *run, const char *text)
     }
     if (probe_metric_read(text, "vllm:num_requests_swapped", NULL, &swapped) &&
         swapped.smallest >= 0 && swapped.sum < 1e6)
-        state->running += (int)swapped.sum;
+        state->running += probe_metric_count(&swapped);
     run->memory.vllm.gauges_ns = run->asks.sent_ns[KIND_METRICS];
     run->memory.vllm.waiting = state->waiting;
     run->memory.vllm.cache_full = cache_is_full(text);

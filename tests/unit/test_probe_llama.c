@@ -267,6 +267,46 @@ static void without_slots_metrics_count(void **state)
     assert_int_equal(run.reading.slot_count, 0);
 }
 
+/* Where nothing else counts: off is told by another status. */
+static void nonsense_for_metrics_is_never_free(void **state)
+{
+    (void)state;
+    static const char *const odd[] = {
+        "",
+        "<html>",
+        "llamacpp:requests_processing 2\n",
+        "llamacpp:requests_processing 2\nllamacpp:requests_def",
+        "llamacpp:requests_processing NaN\nllamacpp:requests_deferred 0\n",
+        "llamacpp:requests_processing -1\nllamacpp:requests_deferred 0\n",
+        "llamacpp:requests_processing 0\nllamacpp:requests_deferred 0",
+    };
+    struct scene scene = {.prefix = "np4_idle",
+                          .other = {{"/props", 200,
+                                     .body = "{\"total_slots\":4,\"endpoint_slots\":false,"
+                                             "\"endpoint_metrics\":true}"},
+                                    {"/metrics", 200}}};
+    for (size_t i = 0; i < 2 * sizeof odd / sizeof *odd; i++) {
+        scene.wants = i % 2 == 0 ? PROBE_QUICK : PROBE_FULL;
+        scene.other[1].body = odd[i / 2];
+        reads(&scene, HEALTH_UNKNOWN, SIGNAL_NONE, 4, -1, -1);
+        assert_non_null(strstr(run.reading.detail, "/metrics"));
+    }
+    scene.other[1].body = "llamacpp:requests_processing 0.5\nllamacpp:requests_deferred 0\n";
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 4, 1, 0);
+    scene = (struct scene){.prefix = "np4_idle",
+                           .other = {{"/props", 200, .body = "{\"total_slots\":2}"},
+                                     {"/slots", 501, .body = "{}"},
+                                     {"/metrics", 501, .body = "{}"},
+                                     {"/health", 200}}};
+    static const char *const health[] = {"{\"slots_idle\":-1,\"slots_processing\":0}",
+                                         "{\"slots_idle\":1}", "[]",
+                                         "{\"slots_idle\":0,\"slots_processing\":0}"};
+    for (size_t i = 0; i < sizeof health / sizeof *health; i++) {
+        scene.other[3].body = health[i];
+        assert_int_equal(play(&scene)->health, HEALTH_UNKNOWN);
+    }
+}
+
 static void a_server_that_does_not_say_is_tried(void **state)
 {
     (void)state;
@@ -572,6 +612,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_recorded_load_is_read),
+        cmocka_unit_test(nonsense_for_metrics_is_never_free),
         cmocka_unit_test(work_is_named_where_it_is),
         cmocka_unit_test(the_model_is_named),
         cmocka_unit_test(a_loading_server_is_loading),
