@@ -11,9 +11,13 @@
  * one that this target has once seen asleep is left in peace all the same: while it is idle only
  * /props is read, and in_flight is then unknown until a verify (PROBE_QUICK) asks.
  *
- * Old llama-servers have slots + 2 HTTP threads, and a probe that was not answered sits on one of
- * them until the server gets to it. A target counts these for 60 s (probe_unanswered); holding back
- * is the caller's decision.
+ * Old llama-servers have slots + 2 HTTP threads, and a question that was not answered sits on one of
+ * them until the server gets to it, whether or not we still wait for it. So of a server that is not
+ * known to have many, one at most is out: the target says busy in time and waits on, for 60 s, with
+ * that one connection open. Until then each probe says busy at once, without a question; when the
+ * answer comes it is time for the next one (probe_recovered). A process that ends meanwhile closes the
+ * connection and frees nothing: `hung_ns` of its reading keeps the next one from asking, too, where
+ * the server is known to have few threads. Several questions at a time go only to one with many.
  *
  * Thread rules: a target belongs to one thread at a time. `now` is a clock that runs through
  * suspend and is the one of the http it is used with. */
@@ -26,8 +30,8 @@
 #include "agent/spec.h"
 #include "broker/reading.h"
 
-#define PROBE_UNANSWERED_MAX 16    /* counted up to here */
-#define PROBE_UNANSWERED_MS  60000 /* how long each is counted */
+#define PROBE_UNANSWERED_MAX 16            /* counted up to here */
+#define PROBE_UNANSWERED_MS  UNANSWERED_MS /* how long each is counted */
 
 enum probe_wants {
     PROBE_QUICK, /* a verify waits: what is in flight, in as few questions as are safe */
@@ -61,8 +65,14 @@ bool probe_is_running(const struct probe_target *target);
 /* Ends one that is under way without its callback. */
 void probe_cancel(struct probe_target *target);
 
-/* Questions of the last 60 s that the server accepted and did not answer. */
+/* Questions of the last 60 s that the server accepted and did not answer in time. */
 int probe_unanswered(const struct probe_target *target);
+
+/* Once after the question that sat at the server was answered, or will not be: time for the next. */
+bool probe_recovered(struct probe_target *target);
+
+/* What tells one server, or model of it, from another: never 0. */
+uint32_t probe_source(const struct provider_spec *spec);
 
 /* Probes once and waits for it: at most probe_ms. *reading is filled on success. LEASE_ENOMEM,
  * LEASE_EIO, LEASE_EINVAL: *reading is unchanged. */

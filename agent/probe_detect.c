@@ -278,4 +278,4 @@ static void end(struct probe_run *run)
     (void)run;
 }
 
-const struct engine engine_detect = {"auto", begin, next, take, end};
+const struct engine engine_detect = {"auto", begin, next, take, end, false};

@@ -43,6 +43,8 @@ static bool is_awake(const struct probe_run *run, ns_t now)
 {
     const struct reading *last = &run->last;
     const struct engine_memory *memory = &run->memory;
+    if (last->health == HEALTH_BUSY) /* /props may tell why */
+        return false;
     if (is_recent(memory->told_ns, now, READING_TRUST_MS * NS_PER_MS) && !memory->can_sleep)
         return true;
     if (is_recent(memory->awake_ns, now, AWAKE_NS))
@@ -173,7 +175,7 @@ static void ask_for_work(struct probe_run *run)
     }
     if (metrics && run->reading.slots_total > 0) {
         ask_for(run, KIND_METRICS);
-        if (run->last.in_flight > 0) /* busy: both wait for the same batch, so both at once */
+        if (run->last.in_flight > 0 && run->threads == THREADS_MANY) /* both wait for one batch */
             ask_for(run, KIND_SLOTS);
         return;
     }
@@ -209,6 +211,7 @@ static void take_server_props(struct probe_run *run, enum kind kind, const json_
         run->reading.slots_total = total > BOOK_SLOTS_MAX ? BOOK_SLOTS_MAX : total;
     run->memory.told_ns = state->asked_ns[kind];
     run->memory.can_sleep = sleeping != -1;
+    run->threads = sleeping != -1 ? THREADS_MANY : THREADS_FEW; /* both came in late 2025 */
     take_model_name(run, props, sleeping == 1 ? MODEL_SLEEPING : MODEL_LOADED);
     if (sleeping == 1) {
         run->memory.seen_asleep = true;
@@ -576,4 +579,4 @@ static void end(struct probe_run *run)
         decide_unknown(run, "this is no llama.cpp server: it tells no slots");
 }
 
-const struct engine engine_llama = {"llama.cpp", begin, next, take, end};
+const struct engine engine_llama = {"llama.cpp", begin, next, take, end, false};

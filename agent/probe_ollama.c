@@ -252,4 +252,4 @@ static void end(struct probe_run *run)
     }
 }
 
-const struct engine engine_ollama = {"ollama", begin, next, take, end};
+const struct engine engine_ollama = {"ollama", begin, next, take, end, true};

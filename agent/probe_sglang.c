@@ -201,4 +201,4 @@ static void end(struct probe_run *run)
         run_detail(run, "this version does not tell its capacity: say slots=N");
 }
 
-const struct engine engine_sglang = {"sglang", begin, next, take, end};
+const struct engine engine_sglang = {"sglang", begin, next, take, end, true};

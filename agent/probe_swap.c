@@ -332,4 +332,4 @@ static void end(struct probe_run *run)
     }
 }
 
-const struct engine engine_swap = {"llama-swap", begin, next, take, end};
+const struct engine engine_swap = {"llama-swap", begin, next, take, end, false};

@@ -104,4 +104,4 @@ static void end(struct probe_run *run)
     run_detail(run, "it tells no work in flight before its first request");
 }
 
-const struct engine engine_tgi = {"tgi", begin, next, take, end};
+const struct engine engine_tgi = {"tgi", begin, next, take, end, true};

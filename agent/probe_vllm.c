@@ -242,4 +242,4 @@ static void end(struct probe_run *run)
     }
 }
 
-const struct engine engine_vllm = {"vllm", begin, next, take, end};
+const struct engine engine_vllm = {"vllm", begin, next, take, end, true};

@@ -12,8 +12,9 @@
 #include "broker/host_clock.h"
 #include "broker/host_wait.h"
 
-#define SPEAKER_GRACE_MS 60 /* for the speaker to begin, before somebody else does */
-#define PROBER_LIMIT_MS  (PROBE_MS + 250)
+#define SPEAKER_GRACE_MS     60
+#define SPEAKER_GRACE_FEW_MS 500
+#define PROBER_LIMIT_MS      (PROBE_MS + 250)
 
 bool reader_has_speaker(const struct lease_agent *agent)
 {
@@ -41,6 +42,16 @@ static bool is_left_alone(struct provider *provider)
     bool pause = host_now_ns() < attribution_not_before(provider->book);
     pthread_mutex_unlock(&provider->mutex);
     return pause;
+}
+
+/* For the speaker to begin, before somebody else does. It alone can wait for what an old server does
+ * not answer in time, and so notices when it is back. */
+static ns_t grace_for_speaker(struct provider *provider)
+{
+    pthread_mutex_lock(&provider->mutex);
+    bool few = provider->book->sight.reading.threads == THREADS_FEW;
+    pthread_mutex_unlock(&provider->mutex);
+    return (few ? SPEAKER_GRACE_FEW_MS : SPEAKER_GRACE_MS) * NS_PER_MS;
 }
 
 /* The book has a reading that is new enough, and `last` is a copy of the newest one. */
@@ -108,7 +119,7 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
         if (!demanded) {
             demanded = true;
             bool speaker = !provider->agent->speaker && reader_has_speaker(provider->agent);
-            grace_ns = speaker ? now + SPEAKER_GRACE_MS * NS_PER_MS : now;
+            grace_ns = speaker ? now + grace_for_speaker(provider) : now;
             if (speaker)
                 host_words_demand(words);
         }
@@ -116,7 +127,10 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
         if (host_words_is_probed(words, now, PROBER_LIMIT_MS * NS_PER_MS)) {
             sleep_until_change(provider, seen, earlier(look_ns, deadline_ns));
         } else if (now < grace_ns) {
-            sleep_until_change(provider, seen, earlier(grace_ns, deadline_ns));
+            ns_t again_ns = earlier(grace_ns, now + SPEAKER_GRACE_MS * NS_PER_MS);
+            sleep_until_change(provider, seen, earlier(again_ns, deadline_ns));
+            if (host_now_ns() < grace_ns) /* it was at another one, or has not heard */
+                host_words_demand(words);
         } else if (!can_probe) {
             return LEASE_EUNKNOWN; /* nobody here was told where the server is */
         } else if (is_left_alone(provider)) {

@@ -33,6 +33,7 @@ struct prober {
     uint32_t demand_seen; /* of the provider's words, as last acted upon */
     uint32_t demand_started;
     bool has_office; /* we are the prober in the provider's words */
+    bool recovered;  /* the server has got to a question that it had left waiting */
     bool parked;     /* `reading` waits for the book's lock */
     ns_t parked_ns;
     ns_t tick_ns; /* when the book is looked at next */
@@ -49,6 +50,7 @@ struct speaker {
     bool watcher_runs;
     int wake_fd;           /* eventfd: a demand, or stop */
     _Atomic uint32_t stop; /* 1: end; the watcher sleeps on it, too */
+    _Atomic uint32_t news; /* the same: grows with each prober */
 
     pthread_mutex_t state_mutex;
     pthread_cond_t state_changed;

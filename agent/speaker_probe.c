@@ -6,6 +6,7 @@
 #include "agent/speaker.h"
 #include "broker/attribution.h"
 #include "broker/host_clock.h"
+#include "broker/host_wait.h"
 
 #define TICK_NS          (NS_PER_SEC / 2) /* between two sweeps of a book */
 #define PARKED_MS        20               /* a reading waits this long for a locked book */
@@ -36,6 +37,8 @@ static int add_prober(struct speaker *speaker, struct provider *provider)
     }
     prober->demand_seen = atomic_load(&words_of(prober)->demand);
     speaker->probers[speaker->prober_count++] = prober;
+    atomic_fetch_add_explicit(&speaker->news, 1, memory_order_release);
+    host_wake(&speaker->news, HOST_WAIT_ANY); /* its demands are to be heard from now on */
     return 0;
 }
 
@@ -151,10 +154,12 @@ static void run_probe(struct prober *prober, ns_t now)
         return;
     const struct probe_plan *plan = plan_of(prober, now);
     uint32_t demand = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
-    bool demanded = demand != prober->demand_seen;
+    prober->recovered = probe_recovered(prober->target) || prober->recovered;
+    bool demanded = demand != prober->demand_seen || prober->recovered;
     if (now < plan->not_before_ns || (!demanded && now < plan->due_ns))
         return;
     prober->demand_seen = demand;
+    prober->recovered = false;
     start_probe(prober, demanded ? PROBE_QUICK : PROBE_FULL, now);
 }
 
@@ -237,7 +242,8 @@ ns_t speaker_probers_deadline(const struct speaker *speaker)
             continue;
         const struct probe_plan *plan = plan_of(prober, now);
         uint32_t demand = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
-        first = earlier(first, demand != prober->demand_seen ? plan->not_before_ns : plan->due_ns);
+        bool demanded = demand != prober->demand_seen || prober->recovered;
+        first = earlier(first, demanded ? plan->not_before_ns : plan->due_ns);
     }
     return first;
 }

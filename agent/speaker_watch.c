@@ -8,12 +8,14 @@
 #include "agent/speaker.h"
 #include "broker/host_wait.h"
 
-#define LOOK_NS (NS_PER_SEC / 2) /* for providers that were added */
+#define LOOK_NS (NS_PER_SEC / 2) /* for books that were opened anew */
 
 static uint32_t collect(struct speaker *speaker, struct host_waited *words)
 {
     struct lease_agent *agent = speaker->agent;
-    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire), used = 0;
+    uint32_t news = atomic_load_explicit(&speaker->news, memory_order_acquire), used = 0;
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    words[used++] = (struct host_waited){&speaker->news, news};
     for (uint32_t i = 0; i < count; i++) {
         struct provider *provider = agent->providers[i];
         words[used].word = &provider_words(provider)->demand;
@@ -27,7 +29,7 @@ static uint32_t collect(struct speaker *speaker, struct host_waited *words)
 static void *watch(void *arg)
 {
     struct speaker *speaker = arg;
-    struct host_waited words[PROVIDERS_MAX + 1];
+    struct host_waited words[PROVIDERS_MAX + 2];
     while (!atomic_load_explicit(&speaker->stop, memory_order_acquire)) {
         uint32_t count = collect(speaker, words);
         uint64_t one = 1;
