@@ -109,10 +109,35 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
     return no && leases && group_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
 
+/* Of the provider, and of those of its group that decide with it. Whose server nobody here was told
+ * of stands as it is known. */
+static int read_all(struct asking *asking)
+{
+    struct provider *members[GROUP_MEMBERS_MAX + 1] = {asking->provider};
+    int errors[GROUP_MEMBERS_MAX + 1];
+    uint32_t count = 0;
+    ns_t fresh_ns = asking->request.fresh_ns;
+    if (asking->provider->book->settings.probed)
+        count = 1;
+    bool group = !(asking->request.flags & REQUEST_GROUP_AS_KNOWN);
+    if (group)
+        count += group_unread(asking->provider, fresh_ns, members + count);
+    reader_get_all(members, count, fresh_ns, attempt_end(asking), errors);
+    int error = count > 0 && members[0] == asking->provider ? errors[0] : 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (errors[i] == LEASE_ETIMEOUT && error == 0)
+            error = LEASE_ETIMEOUT;
+    if (group && error == 0)
+        asking->request.flags |= REQUEST_GROUP_AS_KNOWN;
+    return error;
+}
+
 /* Where no reading is to be had in time, what is known decides, if it can. */
 static int await_reading(struct asking *asking)
 {
-    int error = reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
+    int error = atomic_load(&asking->provider->group)
+                    ? read_all(asking)
+                    : reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
     if (error != LEASE_ETIMEOUT || (asking->request.flags & REQUEST_AS_KNOWN))
         return error;
     asking->request.flags |= REQUEST_AS_KNOWN;
@@ -124,7 +149,7 @@ int asking_step(struct asking *asking)
 {
     struct event event = {.kind = EVENT_REQUEST, .request = &asking->request};
     bool reaped = false;
-    asking->request.flags &= ~(uint32_t)REQUEST_AS_KNOWN;
+    asking->request.flags &= ~(uint32_t)(REQUEST_AS_KNOWN | REQUEST_GROUP_AS_KNOWN);
     for (;;) {
         int error = provider_step(asking->provider, &event, &asking->effects, LOCK_BUDGET_MS);
         if (error < 0)

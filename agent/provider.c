@@ -173,7 +173,8 @@ static void blank_book(struct provider *provider)
     book_init(provider->book, provider->name, &settings);
     if (provider->has_spec && provider->spec.group[0]) { /* until the others were looked at */
         provider->book->group_limit = provider->book->neighbour_count = 1;
-        provider->book->neighbours[0] = (struct neighbour){.name = "another", .in_use = true};
+        provider->book->neighbours[0] =
+            (struct neighbour){.name = "another", .in_use = true, .leased = true};
     }
     broker_init(&provider->broker, provider->book, NULL); /* no answer is lost here */
 }

@@ -2,6 +2,7 @@
  * it. All others wait for what it brings. */
 #define _GNU_SOURCE
 
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -141,5 +142,51 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
             if (error < 0)
                 return error;
         }
+    }
+}
+
+/* ---- several at once ------------------------------------------------------------------------- */
+
+struct errand {
+    struct provider *provider;
+    ns_t fresh_ns, deadline_ns;
+    int error;
+    bool runs;
+    pthread_t thread;
+};
+
+static void *run_errand(void *arg)
+{
+    struct errand *errand = arg;
+    errand->error = reader_get(errand->provider, errand->fresh_ns, errand->deadline_ns);
+    return NULL;
+}
+
+/* Signals are the calling program's. */
+static void start_errand(struct errand *errand)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    errand->runs = pthread_create(&errand->thread, NULL, run_errand, errand) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void reader_get_all(struct provider *const *providers, uint32_t count, ns_t fresh_ns,
+                    ns_t deadline_ns, int *errors)
+{
+    struct errand errands[GROUP_MEMBERS_MAX + 1];
+    for (uint32_t i = 0; i < count; i++)
+        errands[i] = (struct errand){
+            .provider = providers[i], .fresh_ns = fresh_ns, .deadline_ns = deadline_ns};
+    for (uint32_t i = 1; i < count; i++)
+        start_errand(&errands[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (!errands[i].runs)
+            run_errand(&errands[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (errands[i].runs)
+            pthread_join(errands[i].thread, NULL);
+        errors[i] = errands[i].error;
     }
 }

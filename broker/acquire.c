@@ -24,7 +24,9 @@ static void wait_again(struct step *step, const struct request *request,
     struct tally tally;
     admission_tally(step->book, step->now, &tally);
     int32_t ahead = admission_ahead(step->book, record->place, record->slot);
-    if (step_reading_may_help(step, request, &tally, ahead, record->units))
+    bool group = admission_neighbour(step->book, record->place) &&
+                 step_group_may_help(step, request, record->place);
+    if (group || step_reading_may_help(step, request, &tally, ahead, record->units))
         step_reply_unread(step, record);
     else
         step_reply_wait(step, record, REASON_AHEAD);
@@ -97,8 +99,10 @@ static void acquire_or_wait(struct step *step, const struct request *request)
     admission_tally(book, step->now, &tally);
     enum obstacle obstacle = admission_acquire(book, &tally, request->units, request->slot);
     int32_t ahead = admission_ahead(book, UINT64_MAX, request->slot);
-    if (obstacle != OBSTACLE_NONE &&
-        step_reading_may_help(step, request, &tally, ahead, request->units)) {
+    bool unread = obstacle == OBSTACLE_GROUP
+                      ? step_group_may_help(step, request, UINT64_MAX)
+                      : step_reading_may_help(step, request, &tally, ahead, request->units);
+    if (obstacle != OBSTACLE_NONE && unread) {
         step_reply_unread(step, NULL);
         return;
     }

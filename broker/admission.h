@@ -73,6 +73,11 @@ enum obstacle admission_waiter(const struct book *book, const struct tally *tall
  * as may be in use at a time beside this one. */
 const struct neighbour *admission_neighbour(const struct book *book, uint64_t place);
 
+/* A request at `place` that was asked at asked_ns depends on a member of which there is no reading
+ * fresh enough: it shows no lease, and its server may have work, or none any more. */
+bool admission_group_is_unread(const struct book *book, uint64_t place, ns_t now, ns_t asked_ns);
+bool admission_neighbour_is_unread(const struct neighbour *neighbour, ns_t now, ns_t asked_ns);
+
 /* The lease that stands in the way and ends first: for people. NULL where there is none. */
 const struct record *admission_first_to_end(const struct book *book, uint64_t place);
 

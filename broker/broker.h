@@ -35,6 +35,7 @@ enum request_flags {
     REQUEST_GIVE_UP = 1 << 6, /* release by a waiter whose wait is over */
     REQUEST_AS_KNOWN =
         1 << 7, /* no newer reading is to be had: decide by what is known, if at all */
+    REQUEST_GROUP_AS_KNOWN = 1 << 8, /* the same of the other members of the group */
 };
 
 struct request {
@@ -103,6 +104,7 @@ struct answer {
     ns_t retry_ns; /* with WAIT and UNREAD */
     uint32_t waited_ms;
     int32_t slots, busy, ahead, strangers, available;
+    char group[NAME_SIZE];  /* with REASON_GROUP, "" not told */
     char member[NAME_SIZE]; /* with REASON_GROUP: who of the group is in use, or was first */
     struct { /* who is in the way and ends first; pid 0 and empty where nobody is known */
         char host[NAME_SIZE];

@@ -58,6 +58,7 @@ void step_explain(struct step *step, struct answer *answer, const struct tally *
     const struct neighbour *member = admission_neighbour(step->book, place);
     if (member)
         memcpy(answer->member, member->name, sizeof answer->member);
+    memcpy(answer->group, step->book->group, sizeof answer->group);
     const struct record *other = admission_first_to_end(step->book, place);
     if (!other)
         return;
@@ -194,4 +195,14 @@ bool step_reading_may_help(const struct step *step, const struct request *reques
         step->now < attribution_not_before(book))
         return false;
     return tally->dispatched + ahead + (int32_t)units <= tally->slots;
+}
+
+bool step_group_may_help(const struct step *step, const struct request *request, uint64_t place)
+{
+    ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
+    uint32_t as_known = REQUEST_GROUP_AS_KNOWN;
+    if (request->verb == VERB_ACQUIRE)
+        as_known |= REQUEST_AS_KNOWN;
+    return !(request->flags & as_known) &&
+           admission_group_is_unread(step->book, place, step->now, since);
 }

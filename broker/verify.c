@@ -106,7 +106,12 @@ static void verify_live(struct step *step, struct record *record, const struct r
         obstacle =
             admission_verify(book, &tally, record->place, record->units, record->slot, false);
     int32_t ahead = admission_ahead(book, record->place, record->slot);
-    if (obstacle != OBSTACLE_NONE &&
+    if ((obstacle == OBSTACLE_NONE || obstacle == OBSTACLE_GROUP) &&
+        step_group_may_help(step, request, record->place)) {
+        step_reply_unread(step, record);
+        return;
+    }
+    if (obstacle != OBSTACLE_NONE && obstacle != OBSTACLE_GROUP &&
         step_reading_may_help(step, request, &tally, ahead, record->units)) {
         step_reply_unread(step, record);
         return;
