@@ -154,17 +154,19 @@ static void ask_instead_of_slots(struct probe_run *run)
 /* Idle by the last reading, and it may want to fall asleep: not to be disturbed by /slots. */
 static bool leave_in_peace(const struct probe_run *run)
 {
-    return run->wants == PROBE_FULL && run->memory.seen_asleep && run->memory.can_sleep &&
-           run->llama.endpoint_metrics != 1 && run->last.in_flight <= 0 &&
-           run->last.health == HEALTH_OK;
+    bool unwanted =
+        run->wants == PROBE_IDLE || (run->wants == PROBE_FULL && run->memory.seen_asleep);
+    return unwanted && run->memory.can_sleep && run->llama.endpoint_metrics != 1 &&
+           run->last.in_flight <= 0 && run->last.health == HEALTH_OK;
 }
 
 /* The server is awake and has told what is on: the rest of the questions. */
 static void ask_for_work(struct probe_run *run)
 {
     struct llama_state *state = &run->llama;
-    bool metrics = state->endpoint_metrics == 1 && run->wants == PROBE_FULL;
+    bool metrics = state->endpoint_metrics == 1 && run->wants != PROBE_QUICK;
     if (leave_in_peace(run)) {
+        run->reading.in_peace = 1;
         run_detail(run, "idle when last asked; left alone so that it can fall asleep (--metrics)");
         return;
     }

@@ -29,7 +29,7 @@ static void begin(struct probe_run *run, ns_t now)
                  last->slots_total > 0 && now - last->sent_ns < READING_TRUST_MS * NS_PER_MS;
     asks_begin(run, now);
     asks_want(run, KIND_METRICS);
-    if (run->wants == PROBE_FULL || !known) {
+    if (run->wants != PROBE_QUICK || !known) {
         asks_want(run, KIND_INFO);
         return;
     }

@@ -56,7 +56,7 @@ static void begin(struct probe_run *run, ns_t now)
         is_recent(last->sent_ns, now, READING_TRUST_MS * NS_PER_MS))
         memory->believed = true;
     asks_want(run, KIND_LOAD);
-    if (run->wants == PROBE_FULL || !memory->believed ||
+    if (run->wants != PROBE_QUICK || !memory->believed ||
         !is_recent(memory->gauges_ns, now, GAUGES_AGE_NS))
         asks_want(run, KIND_METRICS);
 }

@@ -21,6 +21,7 @@ struct probe_plan {
     ns_t made_ns;       /* 0: never */
     uint32_t change;    /* the book's change word before it was read */
     bool watched;       /* somebody looked lately */
+    bool active;        /* or it is of interest for another reason */
     ns_t due_ns;        /* of the next background probe */
     ns_t not_before_ns; /* the server's pause */
 };

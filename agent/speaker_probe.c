@@ -106,6 +106,7 @@ static void make_plan(struct prober *prober, struct probe_plan *plan)
     provider_look(provider);
     plan->due_ns = attribution_next_due(provider->book, plan->watched);
     plan->not_before_ns = attribution_not_before(provider->book);
+    plan->active = attribution_is_active(provider->book, plan->watched);
     bool read = provider->book->sight.reading.answered_ns != 0;
     pthread_mutex_unlock(&provider->mutex);
     int hung = probe_unanswered(prober->target);
@@ -160,7 +161,7 @@ static void run_probe(struct prober *prober, ns_t now)
         return;
     prober->demand_seen = demand;
     prober->recovered = false;
-    start_probe(prober, demanded ? PROBE_QUICK : PROBE_FULL, now);
+    start_probe(prober, demanded ? PROBE_QUICK : plan->active ? PROBE_FULL : PROBE_IDLE, now);
 }
 
 /* ---- sweeping -------------------------------------------------------------------------------- */

@@ -36,7 +36,7 @@ static bool was_asked_for(ns_t sent_ns, ns_t answered_ns, ns_t now, ns_t asked_n
 bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns)
 {
     const struct reading *reading = &book->sight.reading;
-    if (reading->sent_ns == 0)
+    if (reading->sent_ns == 0 || reading->in_peace)
         return false;
     return now <= fresh_until_ns(book) ||
            was_asked_for(reading->sent_ns, reading->answered_ns, now, asked_ns);
@@ -276,7 +276,7 @@ void book_as_neighbour(const struct book *book, ns_t now, struct neighbour *neig
     neighbour->in_use = tally.busy > 0 || (book->settings.probed && tally.trusted &&
                                            !is_known_to_be_empty((enum health)reading->health));
     neighbour->probed = book->settings.probed && now >= book->sight.pause_until_ns;
-    neighbour->sent_ns = reading->sent_ns;
+    neighbour->sent_ns = reading->in_peace ? 0 : reading->sent_ns;
     neighbour->answered_ns = reading->answered_ns;
     neighbour->fresh_until_ns = fresh_until_ns(book);
     neighbour->first_place = UINT64_MAX;

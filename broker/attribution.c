@@ -446,10 +446,15 @@ ns_t attribution_not_before(const struct book *book)
     return book->sight.pause_until_ns;
 }
 
+bool attribution_is_active(const struct book *book, bool watched)
+{
+    return watched || book->live_count > 0 || book->sight.strangers > 0;
+}
+
 ns_t attribution_next_due(const struct book *book, bool watched)
 {
-    bool active = watched || book->live_count > 0 || book->sight.strangers > 0;
-    ns_t interval = (active ? PROBE_ACTIVE_MS : PROBE_IDLE_MS) * NS_PER_MS;
+    ns_t interval =
+        (attribution_is_active(book, watched) ? PROBE_ACTIVE_MS : PROBE_IDLE_MS) * NS_PER_MS;
     ns_t due = book->sight.reading.sent_ns ? book->sight.reading.answered_ns + interval : 0;
     return due > book->sight.pause_until_ns ? due : book->sight.pause_until_ns;
 }

@@ -18,4 +18,7 @@ bool attribution_take(struct book *book, const struct reading *reading, ns_t now
 ns_t attribution_not_before(const struct book *book);
 ns_t attribution_next_due(const struct book *book, bool watched);
 
+/* Something is leased or at work, or somebody looks. */
+bool attribution_is_active(const struct book *book, bool watched);
+
 #endif

@@ -43,6 +43,7 @@ void reading_sanitize(struct reading *reading)
         reading->threads = THREADS_UNKNOWN;
     if (reading->hung_ns < 0 || reading->hung_ns > reading->answered_ns)
         reading->hung_ns = 0;
+    reading->in_peace = reading->in_peace != 0;
     reading->queue_means_full = reading->queue_means_full != 0;
     reading->found_by = within(reading->found_by, 0, INT16_MAX);
     reading->named = reading->named != 0 && reading->slot_count > 0;

@@ -56,8 +56,10 @@ struct reading {
     int32_t slot_count;       /* entries of slots that are told, 0 where there are none */
     int32_t model_count;      /* entries of models */
     int32_t threads;          /* enum threads */
-    uint32_t source;          /* a hash of where and what was asked, by the prober; 0: not told */
-    int32_t found_by;         /* what told the engine, by the prober's numbers; 0: it was named */
+    int32_t in_peace;         /* 1: what is at work was not asked, so that it can fall asleep */
+    uint32_t spare;
+    uint32_t source;  /* a hash of where and what was asked, by the prober; 0: not told */
+    int32_t found_by; /* what told the engine, by the prober's numbers; 0: it was named */
     char engine[ENGINE_SIZE];
     char detail[DETAIL_SIZE]; /* one line for people: what it cannot tell, what went wrong */
     struct reading_model models[READING_MODELS];

@@ -440,6 +440,63 @@ static void without_metrics_a_sleeper_is_left_in_peace(void **state)
     reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
 }
 
+/* Who could sleep and is of no interest to anybody is asked for nothing that keeps it awake, also
+ * before it was ever seen asleep. What is not asked is no reading to go by. */
+static void of_no_interest_it_is_left_in_peace(void **state)
+{
+    (void)state;
+    struct scene scene = {.prefix = "noflags_idle", .wants = PROBE_IDLE};
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1); /* nothing is known of it so far */
+    scene.last = run.reading;
+    reads(&scene, HEALTH_OK, SIGNAL_NONE, 1, -1, -1);
+    assert_string_equal(asked, "/props");
+    assert_int_equal(run.reading.in_peace, 1);
+    scene.wants = PROBE_FULL;
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+    assert_int_equal(run.reading.in_peace, 0);
+    scene.wants = PROBE_IDLE;
+    scene.last = last_of(HEALTH_OK, 1, 5000);
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+    scene.prefix = "b6845/noflags_idle"; /* knows no sleep */
+    scene.last = last_of(HEALTH_OK, 0, 5000);
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+    scene.prefix = "np1_idle"; /* its metrics keep nobody awake */
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, 0);
+    assert_string_equal(asked, "/props /metrics");
+}
+
+/* A server that is to fall asleep after so many idle seconds, and its agent, for ten minutes. */
+static void sleep_for_10_minutes(const char *awake, ns_t idle_ns)
+{
+    struct scene scene = {.wants = PROBE_IDLE};
+    ns_t idle_since = NOW, asleep_ns = 0;
+    for (ns_t now = NOW; now < NOW + 600 * NS_PER_SEC; now += PROBE_IDLE_MS * NS_PER_MS) {
+        if (asleep_ns == 0 && now - idle_since >= idle_ns)
+            asleep_ns = now;
+        scene.prefix = asleep_ns != 0 ? "asleep" : awake;
+        const struct reading *reading = play(&scene);
+        if (strstr(asked, "/slots") != NULL) {
+            assert_true(asleep_ns == 0); /* it would wake */
+            idle_since = now;
+        }
+        assert_int_equal(reading->health, asleep_ns != 0 ? HEALTH_SLEEPING : HEALTH_OK);
+        scene.last = run.reading;
+        scene.last.sent_ns = scene.last.answered_ns = NOW - PROBE_IDLE_MS * NS_PER_MS;
+        scene.memory = run.memory;
+    }
+    assert_true(asleep_ns != 0 && asleep_ns <= NOW + idle_ns + 10 * NS_PER_SEC);
+}
+
+static void it_falls_asleep_and_stays_so(void **state)
+{
+    (void)state;
+    static const int seconds[] = {1, 4, 6, 8, 30, 120, 300};
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
+        sleep_for_10_minutes("noflags_idle", seconds[i] * NS_PER_SEC);
+        sleep_for_10_minutes("np1_idle", seconds[i] * NS_PER_SEC);
+    }
+}
+
 static void a_reading_s_time_is_the_decisive_question_s(void **state)
 {
     (void)state;
@@ -626,6 +683,8 @@ int main(void)
         cmocka_unit_test(a_server_that_is_certainly_awake_is_asked_at_once),
         cmocka_unit_test(an_idle_server_is_not_kept_awake),
         cmocka_unit_test(without_metrics_a_sleeper_is_left_in_peace),
+        cmocka_unit_test(of_no_interest_it_is_left_in_peace),
+        cmocka_unit_test(it_falls_asleep_and_stays_so),
         cmocka_unit_test(a_reading_s_time_is_the_decisive_question_s),
         cmocka_unit_test(a_router_wants_a_name),
         cmocka_unit_test(a_router_s_model_is_never_loaded),
