@@ -119,6 +119,7 @@ static void settings_of(const struct provider *provider, struct book_settings *s
         return;
     settings->slots = provider->spec.slots > 0 ? (uint32_t)provider->spec.slots : 0;
     settings->probed = provider->spec.engine != ENGINE_STATIC;
+    settings->source = probe_source(&provider->spec);
 }
 
 static uint64_t epoch_of_new_book(const struct provider *provider)

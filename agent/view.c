@@ -180,7 +180,7 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     view->leased = tally.held;
     view->dispatched = tally.dispatched;
     view->waiting = tally.waiting;
-    view->strangers = tally.counts ? tally.strangers : 0;
+    view->strangers = tally.counts ? tally.strangers : -1;
     view->ghosts = tally.ghosts;
     view->orphans = tally.orphans;
     view->first_lease = fleet->lease_count;

@@ -10,10 +10,18 @@ static int32_t above_zero(int32_t value)
     return larger(0, value);
 }
 
+/* And not of the one that went by the provider's name before. */
+static bool is_of_this_server(const struct book *book)
+{
+    uint32_t source = book->sight.reading.source;
+    return source == 0 || book->settings.source == 0 || source == book->settings.source;
+}
+
 bool admission_trusts(const struct book *book, ns_t now)
 {
     const struct reading *reading = &book->sight.reading;
-    return reading->sent_ns != 0 && now - reading->answered_ns <= READING_TRUST_MS * NS_PER_MS;
+    return reading->sent_ns != 0 && is_of_this_server(book) &&
+           now - reading->answered_ns <= READING_TRUST_MS * NS_PER_MS;
 }
 
 /* A server that did not answer is left alone for a while: each further question would occupy another
@@ -36,7 +44,7 @@ static bool was_asked_for(ns_t sent_ns, ns_t answered_ns, ns_t now, ns_t asked_n
 bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns)
 {
     const struct reading *reading = &book->sight.reading;
-    if (reading->sent_ns == 0 || reading->in_peace)
+    if (reading->sent_ns == 0 || reading->in_peace || !is_of_this_server(book))
         return false;
     return now <= fresh_until_ns(book) ||
            was_asked_for(reading->sent_ns, reading->answered_ns, now, asked_ns);

@@ -425,6 +425,8 @@ bool attribution_take(struct book *book, const struct reading *reading, ns_t now
     before.answered_ns = sight->reading.answered_ns;
     before.named = sight->reading.named;
     before.slot_count = sight->reading.slot_count;
+    if (reading->source != sight->reading.source) /* names of another server */
+        before.named = before.slot_count = 0;
     memcpy(before.slots, sight->reading.slots, (size_t)before.slot_count * sizeof before.slots[0]);
 
     book->sight_dirty = true;

@@ -17,6 +17,7 @@
 struct book_settings {
     uint32_t slots;  /* slots= of the configuration, 0: not told */
     uint32_t probed; /* 1: readings can be had; 0: leases alone decide (static) */
+    uint32_t source; /* reading.source of this provider's server; 0: not told, any will do */
     uint32_t settle_names_ms;
     uint32_t settle_counts_ms;
     uint32_t ghost_ms;
