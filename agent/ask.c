@@ -12,6 +12,8 @@
 #include "broker/host_random.h"
 #include "broker/host_wait.h"
 
+#define PAUSE_SPARE_MS 50 /* of the caller's time, for a reading after the pause */
+
 /* ---- what every call begins with ------------------------------------------------------------- */
 
 int agent_check(const struct lease_agent *agent)
@@ -144,6 +146,37 @@ static int await_reading(struct asking *asking)
     return 0;
 }
 
+static bool interrupted(const struct asking *asking)
+{
+    const struct lease_agent *agent = asking->agent;
+    return atomic_load_explicit(&agent->closing, memory_order_relaxed) ||
+           atomic_load_explicit(&agent->interrupts, memory_order_relaxed) != asking->interrupts;
+}
+
+/* A no that rests on a server which is left alone for a moment: where that ends within the caller's
+ * time, it is asked again then. */
+static bool outlasts_pause(struct asking *asking)
+{
+    const struct answer *answer = &asking->effects.reply;
+    if (answer->verdict != ANSWER_NO || answer->retry_ns <= asking->decided_ns ||
+        asking->request.wait_ms > 0)
+        return false;
+    if (asking->request.fresh_ns == 0)
+        asking->request.fresh_ns = asking->decided_ns;
+    if (answer->retry_ns + PAUSE_SPARE_MS * NS_PER_MS > attempt_end(asking))
+        return false;
+    struct host_words *words = &asking->provider->own_words;
+    for (ns_t left; (left = answer->retry_ns - host_now_ns()) > 0;) {
+        if (interrupted(asking))
+            return false;
+        ns_t slice = left < 50 * NS_PER_MS ? left : 50 * NS_PER_MS;
+        host_wait(&words->call, atomic_load(&words->call), HOST_WAIT_ANY, slice);
+    }
+    agent_request_id(&asking->request.id);
+    asking->request.flags &= ~(uint32_t)(REQUEST_AS_KNOWN | REQUEST_GROUP_AS_KNOWN);
+    return true;
+}
+
 /* Until there is an answer that no reading is missing for. */
 int asking_step(struct asking *asking)
 {
@@ -167,6 +200,8 @@ int asking_step(struct asking *asking)
                 return error;
             continue;
         }
+        if (outlasts_pause(asking))
+            continue;
         if (reaped || !found_dead(asking, answer))
             return 0;
         reaped = true;
@@ -176,13 +211,6 @@ int asking_step(struct asking *asking)
 }
 
 /* ---- waiting in the queue -------------------------------------------------------------------- */
-
-static bool interrupted(const struct asking *asking)
-{
-    const struct lease_agent *agent = asking->agent;
-    return atomic_load_explicit(&agent->closing, memory_order_relaxed) ||
-           atomic_load_explicit(&agent->interrupts, memory_order_relaxed) != asking->interrupts;
-}
 
 void asking_give_up(struct asking *asking, enum request_flags flag)
 {

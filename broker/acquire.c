@@ -110,6 +110,9 @@ static void acquire_or_wait(struct step *step, const struct request *request)
         (request->wait_ms == 0 || step_wait_end(request) <= step->now)) {
         struct answer *answer = step_reply(step, ANSWER_NO, step_reason(obstacle));
         step_explain(step, answer, &tally, UINT64_MAX, request->slot);
+        bool by_leases = tally.dispatched + ahead + (int32_t)request->units > tally.slots;
+        if (book->settings.probed && !by_leases && obstacle != OBSTACLE_GROUP)
+            answer->retry_ns = attribution_not_before(book);
         step_remember(step, request);
         step_note_refusal(step, request, step_reason(obstacle));
         return;

@@ -1,5 +1,7 @@
 #include "broker/admission.h"
 
+#include "broker/attribution.h"
+
 static int32_t larger(int32_t a, int32_t b)
 {
     return a > b ? a : b;
@@ -10,8 +12,7 @@ static int32_t above_zero(int32_t value)
     return larger(0, value);
 }
 
-/* And not of the one that went by the provider's name before. */
-static bool is_of_this_server(const struct book *book)
+bool admission_is_of_this_server(const struct book *book)
 {
     uint32_t source = book->sight.reading.source;
     return source == 0 || book->settings.source == 0 || source == book->settings.source;
@@ -20,7 +21,7 @@ static bool is_of_this_server(const struct book *book)
 bool admission_trusts(const struct book *book, ns_t now)
 {
     const struct reading *reading = &book->sight.reading;
-    return reading->sent_ns != 0 && is_of_this_server(book) &&
+    return reading->sent_ns != 0 && admission_is_of_this_server(book) &&
            now - reading->answered_ns <= READING_TRUST_MS * NS_PER_MS;
 }
 
@@ -44,7 +45,7 @@ static bool was_asked_for(ns_t sent_ns, ns_t answered_ns, ns_t now, ns_t asked_n
 bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns)
 {
     const struct reading *reading = &book->sight.reading;
-    if (reading->sent_ns == 0 || reading->in_peace || !is_of_this_server(book))
+    if (reading->sent_ns == 0 || reading->in_peace || !admission_is_of_this_server(book))
         return false;
     return now <= fresh_until_ns(book) ||
            was_asked_for(reading->sent_ns, reading->answered_ns, now, asked_ns);
@@ -283,7 +284,7 @@ void book_as_neighbour(const struct book *book, ns_t now, struct neighbour *neig
     neighbour->leased = tally.dispatched > 0;
     neighbour->in_use = tally.busy > 0 || (book->settings.probed && tally.trusted &&
                                            !is_known_to_be_empty((enum health)reading->health));
-    neighbour->probed = book->settings.probed && now >= book->sight.pause_until_ns;
+    neighbour->probed = book->settings.probed && now >= attribution_not_before(book);
     neighbour->sent_ns = reading->in_peace ? 0 : reading->sent_ns;
     neighbour->answered_ns = reading->answered_ns;
     neighbour->fresh_until_ns = fresh_until_ns(book);

@@ -42,6 +42,9 @@ enum obstacle {
     OBSTACLE_GROUP,     /* another member of its group is in use, or was first */
 };
 
+/* The last reading is of the server that is meant, and not of one that went by its name before. */
+bool admission_is_of_this_server(const struct book *book);
+
 /* A reading young enough to be believed lies in the book. */
 bool admission_trusts(const struct book *book, ns_t now);
 

@@ -445,7 +445,7 @@ bool attribution_take(struct book *book, const struct reading *reading, ns_t now
 
 ns_t attribution_not_before(const struct book *book)
 {
-    return book->sight.pause_until_ns;
+    return admission_is_of_this_server(book) ? book->sight.pause_until_ns : 0;
 }
 
 bool attribution_is_active(const struct book *book, bool watched)
@@ -458,5 +458,5 @@ ns_t attribution_next_due(const struct book *book, bool watched)
     ns_t interval =
         (attribution_is_active(book, watched) ? PROBE_ACTIVE_MS : PROBE_IDLE_MS) * NS_PER_MS;
     ns_t due = book->sight.reading.sent_ns ? book->sight.reading.answered_ns + interval : 0;
-    return due > book->sight.pause_until_ns ? due : book->sight.pause_until_ns;
+    return due > attribution_not_before(book) ? due : attribution_not_before(book);
 }

@@ -72,8 +72,8 @@ static void no_or_wait(struct step *step, struct record *record, const struct re
     step_remember(step, request);
 }
 
-/* The server is left alone for a moment: what the last reading forbids stays forbidden, a go waits
- * for the next one. Without a wait that is a no which decides nothing. */
+/* The server is left alone for a moment: what leases forbid stays forbidden, all else waits for the
+ * next reading. Without a wait that is a no which decides nothing, and says when to ask again. */
 static void verify_in_pause(struct step *step, struct record *record, const struct request *request,
                             const struct tally *tally)
 {
@@ -81,12 +81,13 @@ static void verify_in_pause(struct step *step, struct record *record, const stru
         admission_verify(step->book, tally, record->place, record->units, record->slot, true);
     bool may_wait = record->state == RECORD_WAITING ||
                     (request->wait_ms > 0 && step_wait_end(request) > step->now);
-    if (obstacle != OBSTACLE_NONE || may_wait) {
-        no_or_wait(step, record, request,
-                   obstacle == OBSTACLE_NONE ? REASON_PAUSE : step_reason(obstacle));
+    enum reason reason = obstacle == OBSTACLE_NONE ? REASON_PAUSE : step_reason(obstacle);
+    if (may_wait) {
+        no_or_wait(step, record, request, reason);
         return;
     }
-    struct answer *answer = step_reply_of(step, ANSWER_NO, REASON_PAUSE, record);
+    struct answer *answer = step_reply_of(step, ANSWER_NO, reason, record);
+    step_explain(step, answer, tally, record->place, record->slot);
     answer->undecided = true;
     answer->retry_ns = attribution_not_before(step->book);
     step_remember(step, request);

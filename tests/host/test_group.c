@@ -116,6 +116,11 @@ static void a_stranger_s_work_at_one_keeps_the_other(void **state)
     slotserver_stop(server);
 }
 
+static bool has_no_work(void *arg)
+{
+    return in_slots(arg) == 0;
+}
+
 /* Two models of one router: the very next verify at one sees a stranger at the other. */
 static void a_stranger_at_one_model(bool with_agent)
 {
@@ -138,6 +143,7 @@ static void a_stranger_at_one_model(bool with_agent)
     for (int round = 0; round < 3; round++) {
         struct lease lease;
         struct lease_verdict verdict;
+        assert_true(eventually(has_no_work, server)); /* the last round's is over */
         assert_true(eventually(is_idle_again, agent));
         assert_int_equal(lease_acquire(agent, "m2", NULL, &lease, NULL), 0);
         char body[] = "{\"model\":\"alpha\",\"prompt\":\"x\",\"n_predict\":1200}";

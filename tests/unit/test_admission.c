@@ -1,4 +1,5 @@
 #include "broker/admission.h"
+#include "broker/attribution.h"
 
 #include "tests/lib/virtual.h"
 
@@ -534,6 +535,9 @@ static void another_server_s_reading_is_none(void **state)
     world.book.settings.source = 8;
     assert_false(admission_trusts(&world.book, world.now));
     assert_false(admission_is_fresh(&world.book, world.now, 1));
+    unread(verify(mine));
+    world.book.sight.pause_until_ns = world.now + NS_PER_SEC; /* nor does that one's pause */
+    assert_int_equal(attribution_not_before(&world.book), 0);
     unread(verify(mine));
 }
 
