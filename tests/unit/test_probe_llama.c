@@ -267,6 +267,29 @@ static void without_slots_metrics_count(void **state)
     assert_int_equal(run.reading.slot_count, 0);
 }
 
+/* Of several tasks of one request each is at work; one that waits for a busy slot takes no other's. */
+static void tasks_are_counted_not_requests(void **state)
+{
+    (void)state;
+    static const char *const versions[] = {"", "b6845/"};
+    for (size_t i = 0; i < 2; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%snp4_promptarray3", versions[i]);
+        struct scene scene = {.prefix = name,
+                              .wants = PROBE_QUICK,
+                              .other = {{"/props", 200, .body = "{\"total_slots\":4}"}}};
+        reads(&scene, HEALTH_OK, SIGNAL_EXACT, 4, 3, -1);
+        assert_int_equal(run.reading.named, 1);
+        snprintf(name, sizeof name, "%snp4_pinned_busy", versions[i]);
+        scene.wants = PROBE_FULL;
+        scene.other[0].body =
+            "{\"total_slots\":4,\"endpoint_slots\":true,\"endpoint_metrics\":true}";
+        reads(&scene, HEALTH_OK, SIGNAL_EXACT, 4, 1, 1);
+        assert_int_equal(run.reading.queue_means_full, 0);
+        assert_int_equal(run.reading.slots[2].busy, 1);
+    }
+}
+
 /* Where nothing else counts: off is told by another status. */
 static void nonsense_for_metrics_is_never_free(void **state)
 {
@@ -669,6 +692,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_recorded_load_is_read),
+        cmocka_unit_test(tasks_are_counted_not_requests),
         cmocka_unit_test(nonsense_for_metrics_is_never_free),
         cmocka_unit_test(work_is_named_where_it_is),
         cmocka_unit_test(the_model_is_named),
