@@ -14,7 +14,7 @@
 #include "broker/host_random.h"
 #include "broker/host_wait.h"
 
-#define PAUSE_SPARE_MS 50 /* of the caller's time, for a reading after the pause */
+#define PAUSE_SPARE_MS 250 /* of the caller's time, for a reading after the pause */
 
 /* ---- what every call begins with ------------------------------------------------------------- */
 

@@ -15,6 +15,7 @@
 
 #define SPEAKER_GRACE_MS     60
 #define SPEAKER_GRACE_FEW_MS 500
+#define HURRIED_MS           200 /* a server with few threads is asked nothing in less */
 #define PROBER_LIMIT_MS      (PROBE_MS + 250)
 
 bool reader_has_speaker(const struct lease_agent *agent)
@@ -87,9 +88,14 @@ static int probe_by_myself(struct provider *provider, ns_t fresh_ns, ns_t deadli
         int probe_ms = (int)(left_ms < 1                 ? 1
                              : left_ms > PROBE_BUDGET_MS ? PROBE_BUDGET_MS
                                                          : left_ms);
+        bool few = last->threads == THREADS_FEW;
+        if (few && probe_ms < HURRIED_MS) { /* it would only be left behind there */
+            free(last);
+            return LEASE_ETIMEOUT;
+        }
         error =
             probe_now(provider_source(provider), PROBE_QUICK, last, probe_ms, host_now_ns, reading);
-        bool hurried = probe_ms < PROBE_BUDGET_MS && reading->health == HEALTH_BUSY;
+        bool hurried = !few && probe_ms < PROBE_BUDGET_MS && reading->health == HEALTH_BUSY;
         if (error == 0) /* that we had no time to wait says nothing to anybody else */
             error = hurried ? LEASE_ETIMEOUT : take_in(provider, reading);
     }
@@ -102,6 +108,11 @@ static void sleep_until_change(struct provider *provider, uint32_t seen, ns_t un
     ns_t left = until_ns - host_now_ns();
     if (left > 0)
         host_words_await_change(provider_words(provider), seen, left);
+}
+
+static bool change_is(const struct host_words *words, uint32_t seen)
+{
+    return ((atomic_load_explicit(&words->change, memory_order_acquire) ^ seen) & ~1u) == 0;
 }
 
 int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
@@ -131,7 +142,7 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
         } else if (now < grace_ns) {
             ns_t again_ns = earlier(grace_ns, now + SPEAKER_GRACE_MS * NS_PER_MS);
             sleep_until_change(provider, seen, earlier(again_ns, deadline_ns));
-            if (host_now_ns() < grace_ns) /* it was at another one, or has not heard */
+            if (host_now_ns() < grace_ns && change_is(words, seen)) /* it has not heard */
                 host_words_demand(words);
         } else if (!can_probe) {
             return LEASE_EUNKNOWN; /* nobody here was told where the server is */

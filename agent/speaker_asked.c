@@ -17,7 +17,7 @@
 #define LOCKED_NS  (20 * NS_PER_MS)  /* for a book on which nobody gets on */
 #define LOOK_NS    (100 * NS_PER_MS) /* while a reading is awaited, should it not come */
 #define MEMBER_NS  (10 * NS_PER_MS)  /* while those of its group are, whose books are not watched */
-#define SPARE_NS   (200 * NS_PER_MS) /* of the asker's time, for a reading after a pause */
+#define SPARE_NS   (250 * NS_PER_MS) /* of the asker's time, for a reading after a pause */
 #define STATE_NS   (2 * NS_PER_MS)   /* so old the state may be that a refusal brings */
 
 enum missing { MISSING_NOTHING, MISSING_LOCK, MISSING_READING, MISSING_PAUSE, MISSING_TURN };

@@ -339,7 +339,7 @@ static void went(struct job *job)
 static bool outlasts_pause(struct answer answer, struct job *job)
 {
     if (answer.verdict != ANSWER_NO || answer.retry_ns <= world.now ||
-        answer.retry_ns + 50 * NS_PER_MS > job->asked + 1500 * NS_PER_MS)
+        answer.retry_ns + 250 * NS_PER_MS > job->asked + 1500 * NS_PER_MS)
         return false;
     job->at = answer.retry_ns;
     job->request = ++world.requests;
