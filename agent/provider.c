@@ -161,12 +161,8 @@ static void settings_of(const struct provider *provider, struct book_settings *s
 
 static uint64_t epoch_of_new_book(const struct provider *provider)
 {
-    char name[HOST_TABLE_NAME_SIZE];
-    host_table_name(provider->name, name);
-    int dir = provider->agent->directory.fd;
-    struct stat status;
-    if (fstatat(dir, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_size > 0)
-        return (uint64_t)time(NULL) + 1; /* counts only where the file was left half made */
+    if (host_table_was_initialised(provider->agent->directory.fd, provider->name))
+        return (uint64_t)time(NULL) + 1; /* counts only where it is of another boot */
     return host_epoch_next(provider->name, 0);
 }
 
