@@ -217,6 +217,10 @@ const char *provider_url(const struct provider *provider);
  * LEASE_ETIMEOUT: none by deadline_ns. */
 int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns);
 
+/* The same of several at once, each by a thread of its own but the first; errors has room for one each. */
+void reader_get_all(struct provider *const *providers, uint32_t count, ns_t fresh_ns,
+                    ns_t deadline_ns, int *errors);
+
 /* A speaker is alive and beats. */
 bool reader_has_speaker(const struct lease_agent *agent);
 

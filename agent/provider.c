@@ -156,6 +156,7 @@ static void settings_of(const struct provider *provider, struct book_settings *s
         return;
     settings->slots = provider->spec.slots > 0 ? (uint32_t)provider->spec.slots : 0;
     settings->probed = provider->spec.engine != ENGINE_STATIC;
+    settings->source = probe_source(&provider->spec);
 }
 
 static uint64_t epoch_of_new_book(const struct provider *provider)
@@ -222,7 +223,8 @@ static void blank_book(struct provider *provider)
     book_init(provider->book, provider->name, &settings);
     if (provider->has_spec && provider->spec.group[0]) { /* until the others were looked at */
         provider->book->group_limit = provider->book->neighbour_count = 1;
-        provider->book->neighbours[0] = (struct neighbour){.name = "another", .in_use = true};
+        provider->book->neighbours[0] =
+            (struct neighbour){.name = "another", .in_use = true, .leased = true};
     }
     broker_init(&provider->broker, provider->book, NULL); /* no answer is lost here */
 }
