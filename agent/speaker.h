@@ -68,7 +68,7 @@ struct speaker {
     struct service *service;
     uint32_t prober_count;
     struct prober *probers[PROVIDERS_MAX];
-    struct room *room;        /* what there is of the fleet; NULL: nothing */
+    struct room *room; /* what there is of the fleet; NULL: nothing */
     struct outside outside;
     _Atomic unsigned watches; /* enum speaker_watches */
 };
