@@ -99,7 +99,7 @@ static void derive(struct book *book, uint32_t index, enum record_state before)
 
 void book_adopt(struct book *book, uint32_t index, const struct record *record)
 {
-    assert(index < BOOK_CELLS && book_record_is_valid(record));
+    assert(index < BOOK_CELLS && book_record_fits(book, record));
     while (book->used <= index)
         memset(&book->records[book->used++], 0, sizeof(struct record));
     enum record_state before = (enum record_state)book->records[index].state;
@@ -324,9 +324,17 @@ static bool holder_is_valid(const struct holder *holder)
            memchr(holder->label, 0, sizeof holder->label);
 }
 
+static bool times_are_near(const struct record *r)
+{
+    return ns_is_near(r->acquired_ns) && ns_is_near(r->deadline_ns) && ns_is_near(r->hold_end_ns) &&
+           ns_is_near(r->dispatched_ns) && ns_is_near(r->ended_ns) &&
+           ns_is_near(r->waiting_since_ns) && ns_is_near(r->settle_mark_ns) &&
+           ns_is_near(r->idle_mark_ns);
+}
+
 bool book_record_is_valid(const struct record *r)
 {
-    if (r->state > RECORD_GONE || r->end > END_REPLACED)
+    if (r->state > RECORD_GONE || r->end > END_REPLACED || !times_are_near(r))
         return false;
     if ((r->place_max < r->place && r->place < PLACE_BY_ID) || r->token_max < r->token)
         return false;
@@ -344,6 +352,26 @@ bool book_record_is_valid(const struct record *r)
            holder_is_valid(&r->holder);
 }
 
+bool book_record_fits(const struct book *book, const struct record *r)
+{
+    bool ours = r->id.instance == book->head.instance;
+    return book_record_is_valid(r) && (!ours || r->id.counter <= r->counter_max) &&
+           r->token_max >> TOKEN_BITS <= book->head.epoch;
+}
+
+bool book_sight_is_valid(const struct sight *sight)
+{
+    struct reading reading = sight->reading;
+    reading_sanitize(&reading);
+    return memcmp(&reading, &sight->reading, sizeof reading) == 0 && ns_is_near(reading.sent_ns) &&
+           ns_is_near(reading.answered_ns) && ns_is_near(sight->healthy_ns) &&
+           ns_is_near(sight->healthy_since_ns) && ns_is_near(sight->pause_until_ns) &&
+           ns_is_near(sight->strangers_since_ns) && ns_is_near(sight->heard_ns) &&
+           sight->strangers >= 0 && sight->strangers <= WORK_MAX && sight->slots_last >= 0 &&
+           sight->slots_last <= BOOK_SLOTS_MAX && sight->waiting >= 0 &&
+           sight->waiting <= WAITING_UNITS_MAX;
+}
+
 void book_check(const struct book *book)
 {
 #ifdef NDEBUG
@@ -352,10 +380,8 @@ void book_check(const struct book *book)
     uint32_t live = 0, count[RECORD_GONE + 1] = {0};
     for (uint32_t i = 0; i < book->used; i++) {
         const struct record *record = &book->records[i];
-        assert(book_record_is_valid(record));
+        assert(book_record_fits(book, record));
         assert(record->counter_max <= book->counter_max);
-        assert(record->id.instance != book->head.instance ||
-               record->id.counter <= record->counter_max);
         assert(record->place_max <= book->place_max);
         assert(record->token_max <= book->token_max || PLANTED(PLANT_TOKEN_AGAIN));
         if (record->state != RECORD_FREE)

@@ -116,11 +116,18 @@ void book_found(struct book *book, uint64_t instance, uint64_t epoch);
 void book_raise_epoch(struct book *book, uint64_t epoch);
 
 /* A table has read cell `index`: replaces the record and what is derived from it. The record must
- * be valid (book_record_is_valid), and is not marked changed. */
+ * fit (book_record_fits), and is not marked changed. */
 void book_adopt(struct book *book, uint32_t index, const struct record *record);
 
-/* In bounds, as record.h promises: what a table asks of a record that it read from a file. */
+/* In bounds, as record.h promises. */
 bool book_record_is_valid(const struct record *record);
+
+/* And could have been written under this book's head: what a table asks of a record that it read from
+ * a file. */
+bool book_record_fits(const struct book *book, const struct record *record);
+
+/* The same of what was read of the server. */
+bool book_sight_is_valid(const struct sight *sight);
 
 /* The record with this id, or NULL. hint: the cell where it was last seen. */
 struct record *book_find(struct book *book, struct lease_id id, uint32_t hint);

@@ -82,9 +82,16 @@ static void load_floors(struct host_table *table, struct book *book)
     for (uint32_t i = 0; i < used && i < FLOORS_MAX; i++) {
         struct floor floor;
         if (cell_read(&file->floor_selectors[i], file->floors[i], &floor, sizeof floor,
-                      &table->floor_selectors[i]) == CELL_NEW)
+                      &table->floor_selectors[i]) == CELL_NEW &&
+            ns_is_near(floor.used_ns))
             book->floors.entries[i] = floor;
     }
+}
+
+/* What counts on from it must not come round to 0. */
+static bool leaves_room(const struct record *record)
+{
+    return record->counter_max <= COUNTER_MAX && record->place_max <= PLACE_HEARD_MAX;
 }
 
 static void load_records(struct host_table *table, struct book *book)
@@ -95,20 +102,15 @@ static void load_records(struct host_table *table, struct book *book)
         struct record record;
         enum cell_state state = cell_read(&file->selectors[i], file->records[i], &record,
                                           sizeof record, &table->selectors[i]);
-        if (state == CELL_NEW && book_record_is_valid(&record))
+        if (state == CELL_SAME)
+            continue;
+        if (state == CELL_NEW && book_record_fits(book, &record) && leaves_room(&record)) {
             book_adopt(book, i, &record);
-        else if (state != CELL_SAME)
-            table->damaged++;
+            continue;
+        }
+        table->damaged++;
+        table->selectors[i] = 0; /* a look may know an older head: it is read again */
     }
-}
-
-static bool sight_is_valid(const struct sight *sight)
-{
-    struct reading reading = sight->reading;
-    reading_sanitize(&reading);
-    return memcmp(&reading, &sight->reading, sizeof reading) == 0 && sight->strangers >= 0 &&
-           sight->slots_last >= 0 && sight->slots_last <= BOOK_SLOTS_MAX && sight->waiting >= 0 &&
-           sight->waiting <= WAITING_UNITS_MAX;
 }
 
 /* The file was initialised anew in its place: nothing of what was read before is in it. */
@@ -123,6 +125,13 @@ static void forget_book(struct host_table *table, struct book *book)
     memset(table->selectors, 0, sizeof table->selectors);
 }
 
+/* One that could have been written, by whoever wrote the one that is known: epochs only grow. */
+static bool head_is_valid(const struct book_head *head, const struct book_head *known)
+{
+    return head->instance != 0 && head->epoch <= EPOCH_MAX &&
+           (head->instance != known->instance || head->epoch >= known->epoch);
+}
+
 /* LEASE_EDAMAGED: whose book it is cannot be read, so nothing else in it may be believed. */
 static int load(struct host_table *table, struct book *book)
 {
@@ -130,8 +139,10 @@ static int load(struct host_table *table, struct book *book)
     struct book_head head;
     enum cell_state state =
         cell_read(&file->head_selector, file->head, &head, sizeof head, &table->head_selector);
-    if (state == CELL_BAD)
+    if (state == CELL_BAD || (state == CELL_NEW && !head_is_valid(&head, &book->head))) {
+        table->head_selector = 0;
         return LEASE_EDAMAGED;
+    }
     if (state == CELL_NEW) {
         if (book->head.instance != 0 && book->head.instance != head.instance)
             forget_book(table, book);
@@ -140,7 +151,7 @@ static int load(struct host_table *table, struct book *book)
     struct sight sight;
     state =
         cell_read(&file->sight_selector, file->sight, &sight, sizeof sight, &table->sight_selector);
-    if (state == CELL_NEW && sight_is_valid(&sight))
+    if (state == CELL_NEW && book_sight_is_valid(&sight))
         book->sight = sight;
     load_floors(table, book);
     load_records(table, book);

@@ -24,8 +24,10 @@
 #define FLOORS_MAX        512  /* instances remembered; the one idle longest makes room */
 #define FLOOR_WINDOW      1024 /* counters below the highest forgotten one told apart by a bit */
 #define REFUSALS_MAX      1024 /* refusals answered again; the oldest makes room */
-#define READING_MODELS    16   /* models named in a reading; the rest is counted only */
-#define NOTES_MAX         64   /* notes of one step; further ones are counted, not kept */
+#define WORK_MAX          (INT32_MAX / 4) /* a server that says more work than this has this much */
+#define COUNTER_MAX       (UINT64_C(1) << 62) /* of ids; a file that says more is not believed */
+#define READING_MODELS    16 /* models named in a reading; the rest is counted only */
+#define NOTES_MAX         64 /* notes of one step; further ones are counted, not kept */
 
 /* Leases. A time to live outside of these bounds is refused. */
 #define TTL_MS_MIN                1000

@@ -51,7 +51,7 @@ void log_entry_fill(struct log_entry *entry, const struct note *note, uint64_t s
 
 bool log_entry_is_valid(const struct log_entry *entry)
 {
-    return entry->seq != 0 && entry->kind < NOTE_KINDS &&
+    return entry->seq != 0 && entry->kind < NOTE_KINDS && ns_is_near(entry->at_ns) &&
            entry->check == words_check(entry, offsetof(struct log_entry, check)) &&
            memchr(entry->host, 0, sizeof entry->host) &&
            memchr(entry->label, 0, sizeof entry->label);

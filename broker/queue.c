@@ -85,7 +85,8 @@ void queue_dispatch(struct step *step, struct record *record, uint32_t ttl_ms)
     if (ttl_ms)
         record->ttl_ms = ttl_ms;
     uint32_t ttl = record->ttl_ms ? record->ttl_ms : TTL_DISPATCHED_MS_DEFAULT;
-    record->dispatched_ns = step->now;
+    /* the record lay in a file: what it says of its beginning may be anything */
+    record->dispatched_ns = step->now > record->acquired_ns ? step->now : record->acquired_ns;
     record->deadline_ns = step->now + (ns_t)ttl * NS_PER_MS;
     record->settle_mark_ns = book_healthy_ns(book, step->now);
     record->arrived = 0;

@@ -37,8 +37,8 @@ void reading_sanitize(struct reading *reading)
     reading->slots_total = within(reading->slots_total, -1, BOOK_SLOTS_MAX);
     if (reading->slots_total == 0)
         reading->slots_total = -1;
-    reading->in_flight = within(reading->in_flight, -1, INT32_MAX / 4);
-    reading->queued = within(reading->queued, -1, INT32_MAX / 4);
+    reading->in_flight = within(reading->in_flight, -1, WORK_MAX);
+    reading->queued = within(reading->queued, -1, WORK_MAX);
     reading->slot_count = within(reading->slot_count, 0, BOOK_SLOTS_MAX);
     reading->model_count = within(reading->model_count, 0, READING_MODELS);
     if (reading->threads < THREADS_UNKNOWN || reading->threads > THREADS_MANY)

@@ -18,6 +18,13 @@ typedef int64_t ns_t;
 #define NS_PER_SEC INT64_C(1000000000)
 #define NS_NEVER   INT64_MAX
 
+/* Within 73 years of the start of its clock, as every time of a record is: the sum or difference of two
+ * such cannot overflow. What a file says beyond that is not taken. */
+static inline bool ns_is_near(ns_t at)
+{
+    return at >= -(INT64_MAX / 4) && at <= INT64_MAX / 4;
+}
+
 /* Who a lease is, everywhere and for ever: an instance is drawn whenever a book is initialised,
  * the counter is taken under that book's lock. counter 0 is no lease. */
 struct lease_id {

@@ -1,21 +1,10 @@
 /* Any bytes as each of what agents publish: nothing is read beyond them, and what is taken can be
  * written, and read again to the same. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "proto/gossip.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static uint8_t first[WIRE_STATE_MAX], second[WIRE_STATE_MAX];
 static size_t first_size, second_size;
-
-static void must(int holds)
-{
-    if (!holds) {
-        abort();
-    }
-}
 
 static void must_be_same(void)
 {

@@ -1,18 +1,7 @@
 /* Any bytes as a message: nothing is read beyond them, and what is taken can be written and read
  * again to the same bytes. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "proto/message.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void must(int holds)
-{
-    if (!holds) {
-        abort();
-    }
-}
+#include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {

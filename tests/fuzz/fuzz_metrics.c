@@ -1,30 +1,8 @@
 /* Any bytes as metrics: nothing is read beyond them, and what is taken is finite. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "agent/probe_metrics.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static const char *const names[] = {"a", "vllm:num_requests_running", "tgi_queue_size"};
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
-
-/* A buffer of its own size, so that a reader past its end is found. */
-static char *text_of(const uint8_t *bytes, size_t size)
-{
-    char *text = malloc(size + 1);
-    must(text != NULL);
-    if (size > 0)
-        memcpy(text, bytes, size);
-    text[size] = '\0';
-    return text;
-}
 
 static void read_all(const char *text)
 {
@@ -43,7 +21,7 @@ static void read_all(const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    char *text = text_of(bytes, size);
+    char *text = fuzz_text(bytes, size);
     read_all(text);
     free(text);
     return 0;

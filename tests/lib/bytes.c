@@ -39,7 +39,7 @@ static struct http_answer answer_to(const struct bytes_place *place, const char 
     return (struct http_answer){.status = place->otherwise, .body = "{}", .size = 2, .reason = ""};
 }
 
-static void check(const struct bytes_place *place, const struct reading *reading)
+void bytes_check(const struct bytes_place *place, const struct reading *reading)
 {
     int busy = 0;
     assert_in_range(reading->health, HEALTH_UNKNOWN, HEALTH_DOWN);
@@ -84,7 +84,7 @@ static const struct reading *play(const struct bytes_place *place, const struct 
         assert_true(i < ENGINE_ASKS_MAX);
     }
     place->engine->end(&run);
-    check(place, &run.reading);
+    bytes_check(place, &run.reading);
     return &run.reading;
 }
 

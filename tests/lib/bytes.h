@@ -39,6 +39,9 @@ const struct bytes_place *bytes_place_of(const struct bytes_place *places, size_
  * no reading may break. */
 const struct reading *bytes_play(const struct bytes_place *place, const char *body, size_t size);
 
+/* What no reading may break, whatever was answered. Fails the test. */
+void bytes_check(const struct bytes_place *place, const struct reading *reading);
+
 void bytes_cut(const struct bytes_place *place, const struct recorded *one, bytes_whole *whole);
 
 /* How many, and from which seed; says both. */

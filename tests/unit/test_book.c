@@ -241,6 +241,64 @@ static void records_out_of_bounds_are_not_valid(void **state)
     IS_BAD((bad.state = RECORD_HELD, bad.hold_end_ns = bad.deadline_ns - 1));
     IS_BAD(memset(bad.holder.host, 'x', sizeof bad.holder.host));
     IS_BAD(memset(bad.holder.label, 'x', sizeof bad.holder.label));
+    IS_BAD(bad.deadline_ns = NS_NEVER);
+    IS_BAD(bad.hold_end_ns = INT64_MIN);
+    IS_BAD(bad.waiting_since_ns = INT64_MAX / 2);
+    IS_BAD(bad.idle_mark_ns = INT64_MIN / 2);
+}
+
+/* Valid by itself, and yet never written under this book's head. */
+static void records_of_no_such_head_do_not_fit(void **state)
+{
+    (void)state;
+    on_static(4);
+    const struct record good = *record_of(dispatched("a"));
+    struct record bad = good;
+    assert_true(book_record_fits(&world.book, &good));
+    bad.id.counter = bad.counter_max + 1;
+    assert_true(book_record_is_valid(&bad));
+    assert_false(book_record_fits(&world.book, &bad));
+    bad.id.instance++; /* another book's counter */
+    assert_true(book_record_fits(&world.book, &bad));
+    bad = good;
+    bad.token_max = (world.book.head.epoch + 1) << TOKEN_BITS;
+    assert_true(book_record_is_valid(&bad));
+    assert_false(book_record_fits(&world.book, &bad));
+}
+
+/* A record that lay in a file says that it begins later than it is now: its work begins then, too. */
+static void a_lease_of_the_future_can_be_dispatched(void **state)
+{
+    (void)state;
+    on_static(2);
+    struct lease_id lease = granted(acquire());
+    book_find(&world.book, lease, UINT32_MAX)->acquired_ns = world.now + 3600 * NS_PER_SEC;
+    go(verify(lease));
+    assert_true(book_record_is_valid(record_of(lease)));
+    release(lease);
+    is_end(lease, RELEASED);
+}
+
+static void a_sight_out_of_bounds_is_not_valid(void **state)
+{
+    (void)state;
+    on_static(4);
+    const struct sight good = world.book.sight;
+    struct sight bad = good;
+    assert_true(book_sight_is_valid(&good));
+    bad.strangers = -1;
+    assert_false(book_sight_is_valid(&bad));
+    bad.strangers = INT32_MAX;
+    assert_false(book_sight_is_valid(&bad));
+    bad = good;
+    bad.healthy_ns = INT64_MAX;
+    assert_false(book_sight_is_valid(&bad));
+    bad = good;
+    bad.reading.answered_ns = INT64_MIN;
+    assert_false(book_sight_is_valid(&bad));
+    bad = good;
+    bad.reading.health = HEALTH_DOWN + 1;
+    assert_false(book_sight_is_valid(&bad));
 }
 
 static void slots_are_told_or_configured_or_one(void **state)
@@ -299,6 +357,9 @@ int main(void)
         cmocka_unit_test(ids_of_other_books_are_dead_once_forgotten),
         cmocka_unit_test(what_changed_is_dirty_once),
         cmocka_unit_test(records_out_of_bounds_are_not_valid),
+        cmocka_unit_test(records_of_no_such_head_do_not_fit),
+        cmocka_unit_test(a_lease_of_the_future_can_be_dispatched),
+        cmocka_unit_test(a_sight_out_of_bounds_is_not_valid),
         cmocka_unit_test(slots_are_told_or_configured_or_one),
         cmocka_unit_test(the_healthy_clock_runs_only_while_health_is_ok),
     };

@@ -466,6 +466,60 @@ static void one_that_was_removed_is_noticed(void **state)
     assert_int_equal(table_look(&room->a->table.table, &room->a->book), LEASE_EVANISHED);
 }
 
+/* Sealed, valid each by itself, and not to be: what would be counted on from, or never come. */
+static void sealed_maxima_are_not_counted_on_from(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    struct answer granted = acquire(room->a);
+    struct record *record = &room->a->book.records[granted.cell];
+    const struct record good = *record;
+    for (int i = 0; i < 5; i++) {
+        *record = good;
+        record->counter_max = i == 0 ? UINT64_MAX : record->counter_max;
+        record->place_max = i == 1 ? UINT64_MAX : record->place_max;
+        record->token_max = i == 2 ? UINT64_MAX : record->token_max;
+        record->id.counter += i == 3;
+        record->deadline_ns = i == 4 ? NS_NEVER : record->deadline_ns;
+        record->hold_end_ns = i == 4 ? NS_NEVER : record->hold_end_ns;
+        book_touch(&room->a->book, record);
+        table_commit(&room->a->table.table, &room->a->book, &room->a->effects, 1);
+        assert_int_equal(open_seat(room, room->b, false), 0);
+        assert_int_equal(room->b->book.live_count, 0);
+        assert_int_equal(room->b->table.damaged, 1);
+        assert_int_equal(acquire(room->b).verdict, ANSWER_GRANTED);
+        host_table_close(&room->b->table);
+    }
+}
+
+static int load_with_head(struct room *room, struct book_head head)
+{
+    room->a->book.head = head;
+    room->a->book.head_dirty = true;
+    table_commit(&room->a->table.table, &room->a->book, &room->a->effects, 1);
+    return table_look(&room->b->table.table, &room->b->book);
+}
+
+/* Epochs only grow, and nobody could go above the highest. */
+static void a_head_that_cannot_be_is_damage(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_int_equal(open_seat(room, room->b, false), 0);
+    const struct book_head good = room->a->book.head;
+    struct book_head bad = good;
+    bad.epoch--;
+    assert_int_equal(load_with_head(room, bad), LEASE_EDAMAGED);
+    assert_int_equal(table_look(&room->b->table.table, &room->b->book), LEASE_EDAMAGED);
+    bad.epoch = EPOCH_MAX + 1;
+    assert_int_equal(load_with_head(room, bad), LEASE_EDAMAGED);
+    bad = good;
+    bad.instance = 0;
+    assert_int_equal(load_with_head(room, bad), LEASE_EDAMAGED);
+    assert_int_equal(room->b->book.head.instance, good.instance);
+    assert_int_equal(load_with_head(room, good), 0);
+}
+
 static void a_link_in_the_place_of_a_book_is_refused(void **state)
 {
     struct room *room = *state;
@@ -548,6 +602,8 @@ int main(void)
         TEST(a_sealed_record_out_of_bounds_is_never_believed),
         TEST(a_spoilt_head_is_refused),
         TEST(one_that_was_removed_is_noticed),
+        TEST(sealed_maxima_are_not_counted_on_from),
+        TEST(a_head_that_cannot_be_is_damage),
         TEST(a_link_in_the_place_of_a_book_is_refused),
         TEST(a_reader_without_the_lock_sees_whole_records),
     };
