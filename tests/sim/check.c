@@ -23,6 +23,7 @@ static struct view {
     uint64_t last_token, heard_epoch, heard_version, epoch_before;
     bool amnesia; /* its epoch may be below what it was: nothing is left that could tell */
     bool woke, copy;
+    bool by_agent; /* this step: other processes of its host do not wait for it to wake */
 } views[SIM_HOSTS_MAX][SIM_PROVIDERS_MAX];
 
 static struct said {
@@ -142,7 +143,8 @@ static void check_record(uint32_t host, uint32_t provider, const struct book *bo
     bool forgot = view->amnesia && book->head.epoch <= view->last_token >> TOKEN_BITS;
     if (record->token != 0 && life->token == 0 && !forgot) {
         SIM_MUST(record->token > view->last_token);
-        SIM_MUST(!view->woke || record->token >> TOKEN_BITS > view->epoch_before);
+        SIM_MUST(!view->woke || !view->by_agent ||
+                 record->token >> TOKEN_BITS > view->epoch_before);
         if (view->amnesia)
             SIM_MARK(old_epoch_raised);
         view->amnesia = false;
@@ -283,7 +285,7 @@ static void check_owner(uint32_t host, uint32_t provider, struct book *book,
         if (waited && is_lease(record) && !counts_above(event))
             check_queue(book, record);
     }
-    if (most > view->last_token)
+    if (most > view->last_token && view->by_agent)
         view->woke = false;
     view->last_token = most;
     if (event->kind == EVENT_CLAIM && event->claim->withdrawn &&
@@ -366,6 +368,7 @@ void check_step(uint32_t host, uint32_t provider, enum sim_who who, const struct
         SIM_MUST(record->state == RECORD_ORPHAN || record->deadline_ns > now);
     }
     check_stale(book, now);
+    views[host][provider].by_agent = who == SIM_BY_AGENT;
     views[host][provider].copy = views[host][provider].copy || book_is_copy(book);
     if (book_is_copy(book))
         check_copy(host, provider, book, event);

@@ -225,12 +225,12 @@ static bool is_to_be_claimed(const struct record *record)
 }
 
 static void tell(uint32_t host, const struct book *book, const struct record *record,
-                 bool withdrawn)
+                 uint64_t epoch, bool withdrawn)
 {
     struct sim_packet *packet = packet_new(PACKET_CLAIM, host);
     struct gossip_claim *claim = packet->claim = calloc(1, sizeof *claim);
     withdrawn ? SIM_MARK(claim_withdrawn) : SIM_MARK(claim_sent);
-    claim->epoch = record->token ? record->token >> TOKEN_BITS : mirror_epoch(book);
+    claim->epoch = record->token ? record->token >> TOKEN_BITS : epoch;
     claim->withdrawn = withdrawn;
     memcpy(claim->sender.id, hosts[host].id, sizeof claim->sender.id);
     strcpy(claim->sender.name, hosts[host].name);
@@ -275,7 +275,7 @@ static void drop_ended(uint32_t host, uint32_t provider, const struct book *book
             owe(host, provider, claimed->id, record->deadline_ns, 0);
         bool expired = same && record->end == END_EXPIRED; /* there it has its own end */
         if ((claimed->state != RECORD_FREE && !expired) || lapsed)
-            tell(host, book, same ? record : &gone, true);
+            tell(host, book, same ? record : &gone, claimed->epoch, true);
     }
     voice->claimed_count = kept;
 }
@@ -292,7 +292,7 @@ static void look_at(uint32_t host, uint32_t provider, const struct book *book,
         if (voice->claimed_count == SIM_CLAIMED_MAX)
             return;
         claimed = &voice->claimed[voice->claimed_count++];
-        *claimed = (struct sim_claimed){.id = record->id};
+        *claimed = (struct sim_claimed){.id = record->id, .epoch = mirror_epoch(book)};
     }
     claimed->cell = (uint16_t)(record - book->records);
     if (record->flags & RECORD_NAMED) {
@@ -300,7 +300,7 @@ static void look_at(uint32_t host, uint32_t provider, const struct book *book,
         return;
     }
     if (claimed->state != record->state || here - claimed->told >= REFRESH_NS) {
-        tell(host, book, record, false);
+        tell(host, book, record, claimed->epoch, false);
         claimed->state = record->state;
         claimed->told = here;
     }

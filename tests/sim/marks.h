@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+/* clang-format off */
 #define SIM_MARKS(X)                                                                               \
     /* the network */                                                                              \
     X(net_loss)                                                                                    \
@@ -42,6 +43,7 @@
                         X(peer_restarted) /* what was judged */                                    \
         X(judged_healed) X(judged_quiet) X(judged_ends) X(judged_observers) X(judged_queue)        \
             X(judged_stale) X(judged_server_full) X(judged_duplicate) X(judged_choice)
+/* clang-format on */
 
 enum sim_mark {
 #define SIM_MARK_NAME(name) MARK_##name,

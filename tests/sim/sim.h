@@ -200,6 +200,7 @@ struct sim_claimed {
     uint16_t cell;
     uint8_t state;
     ns_t told;
+    uint64_t epoch; /* of the provider, when it was first seen */
 };
 
 struct sim_owed {
