@@ -157,6 +157,9 @@ int provider_declare(struct lease_agent *agent, const char *text, bool only_new,
 /* Opens a declared one's book where it is not open yet; creates it in the host tier. */
 int provider_open(struct provider *provider);
 
+/* The same of a provider that another host owns, though nobody declared it here. */
+int provider_open_copy(struct provider *provider);
+
 void provider_free(struct provider *provider);
 
 /* lock, load, decide, commit, unlock. event->now is filled in here. LEASE_ELOCKED and other errors
