@@ -11,10 +11,9 @@
     X(net_loss)                                                                                    \
     X(net_duplicate)                                                                               \
     X(net_reorder)                                                                                 \
-    X(net_delay)                                                                                   \
-    X(net_replay_old) X(net_corrupt) X(net_corrupt_refused) X(net_truncate) X(net_codec)           \
-        X(net_one_way) X(net_clogged) X(net_host_cut_off) X(net_partition) X(net_to_dead_host)     \
-            X(net_to_paused_host) /* hosts and processes */                                        \
+    X(net_delay) X(net_replay_old) X(net_corrupt) X(net_corrupt_refused) X(net_truncate)           \
+        X(net_codec) X(net_one_way) X(net_clogged) X(net_host_cut_off) X(net_partition)            \
+            X(net_to_dead_host) X(net_to_paused_host) /* hosts and processes */                    \
         X(agent_crash) X(agent_crash_in_commit) X(client_crash_in_commit) X(commit_stopped_early)  \
             X(commit_stopped_late) X(host_reboot) X(host_reboot_state_lost) X(old_epoch_raised)    \
                 X(pause_agent) X(pause_longer_than_ttl) X(pause_holder) X(suspend)                 \
