@@ -89,10 +89,10 @@ enum lease_open_flags {
 };
 
 struct lease_options {
-    size_t size;                  /* sizeof(struct lease_options) */
-    const char *directory;        /* the runtime directory; NULL: $LEASE_DIR, then the usual ones */
-    const char *host;             /* this host's name; NULL: the machine's */
-    const char *label;            /* default label of leases; NULL: the program's name */
+    size_t size;           /* sizeof(struct lease_options) */
+    const char *directory; /* the runtime directory; NULL: $LEASE_DIR, then the usual ones */
+    const char *host;      /* this host's name; NULL: as its agent has it, or the machine's */
+    const char *label;     /* default label of leases; NULL: the program's name */
     const char *const *providers; /* NAME=SPEC, as on the command line */
     size_t provider_count;
     unsigned flags;           /* enum lease_open_flags */
@@ -216,6 +216,8 @@ void lease_interrupt(lease_agent_t *agent);
 enum lease_event_kind {
     LEASE_EVENT_NONE = 0,
     LEASE_EVENT_LOST, /* the book says that a lease of this handle has ended */
+    LEASE_EVENT_BOOK, /* a book was removed, cut short or spoilt: what was in it is gone. No id; the
+                         leases of this handle keep theirs and are taken again by themselves */
 };
 
 struct lease_event {

@@ -15,7 +15,8 @@
 #include "broker/host_random.h"
 
 #define LOOK_NS    NS_PER_SEC /* between two looks at the file, and two questions to given peers */
-#define OWNERS_MAX 64         /* the one heard or missed longest ago makes room */
+#define QUIET_NS   (5 * NS_PER_SEC) /* given peers of whom nobody answered are left alone for */
+#define OWNERS_MAX 64               /* the one heard or missed longest ago makes room */
 
 /* What we ourselves know of an owner, from asking it. */
 struct owner {
@@ -31,7 +32,8 @@ struct remote {
     struct timespec changed;
     ino_t inode;
     struct routes *told; /* by given peers */
-    ns_t fetched_ns;
+    ns_t fetch_ns;       /* when they may be asked next */
+    _Atomic bool doubt;  /* an owner that they told of is silent */
     struct owner owners[OWNERS_MAX];
 
     pthread_mutex_t fetch_mutex; /* one thread asks the peers; taken before `mutex` */
@@ -165,14 +167,16 @@ static bool fetch(struct lease_agent *agent, const char *provider)
         return false;
     pthread_mutex_lock(&remote->fetch_mutex);
     ns_t now = host_now_ns();
-    bool due = remote->fetched_ns == 0 || now - remote->fetched_ns >= LOOK_NS;
+    bool due = now >= remote->fetch_ns;
     struct routes *told = NULL;
     if (due)
         told = remote_ask_peers(agent, remote->peers, remote->peer_count, provider,
                                 now + REMOTE_FETCH_MS * NS_PER_MS);
     pthread_mutex_lock(&remote->mutex);
     if (due)
-        remote->fetched_ns = host_now_ns();
+        remote->fetch_ns = host_now_ns() + (told ? LOOK_NS : QUIET_NS);
+    if (due)
+        atomic_store_explicit(&remote->doubt, false, memory_order_relaxed);
     if (told) { /* nobody's answer takes nothing away */
         routes_free(&remote->told);
         remote->told = told;
@@ -253,9 +257,11 @@ bool remote_route(struct lease_agent *agent, const char *provider, bool ask_peer
     struct remote *remote = agent->remote;
     ns_t now = host_now_ns();
     look_at_file(agent, now);
-    if (copy_route(remote, provider, false, now, route))
-        return true;
-    return ask_peers && fetch(agent, provider) && copy_route(remote, provider, false, now, route);
+    bool doubt = atomic_load_explicit(&remote->doubt, memory_order_relaxed);
+    bool known = copy_route(remote, provider, false, now, route);
+    if (!ask_peers || (known && !doubt) || !fetch(agent, provider))
+        return known;
+    return copy_route(remote, provider, false, host_now_ns(), route);
 }
 
 /* Peers that were given to a handle tell it nothing about what its own host owns; but the speaker of
@@ -348,6 +354,8 @@ void remote_silent(struct lease_agent *agent, const char *endpoint, ns_t now)
     pthread_mutex_lock(&remote->mutex);
     make_owner(remote, endpoint)->silent_ns = now;
     pthread_mutex_unlock(&remote->mutex);
+    if (remote->peer_count > 0)
+        atomic_store_explicit(&remote->doubt, true, memory_order_relaxed);
     atomic_store_explicit(&remote->look_ns, 0, memory_order_relaxed);
 }
 

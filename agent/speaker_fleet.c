@@ -210,6 +210,7 @@ static void end_change(struct provider *provider)
 void room_raise(struct voice *voice, uint64_t above)
 {
     struct provider *provider = voice->provider;
+    above = above > 0 ? above : 1; /* 0 would say that there is nothing to do */
     voice->raise_above = above > voice->raise_above ? above : voice->raise_above;
     pthread_mutex_lock(&provider->mutex);
     if (provider->table && table_begin(provider->table, provider->book, 0) == 0) {

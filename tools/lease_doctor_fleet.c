@@ -88,11 +88,16 @@ static void check_listening(struct fleet_check *check)
                          "the configuration says listen, but no lease-agent runs");
         return;
     }
+    const char *publish = told->relay[0] ? told->relay : "nowhere";
+    if (check->routes && check->routes->publish[0])
+        publish = check->routes->publish;
     if (check->routes && check->routes->warning[0])
         say_port(doctor, check->routes->warning);
     else if (check->routes && check->routes->endpoint[0])
-        doctor_ok(doctor, "listen", "%s, publishes at %s", check->routes->endpoint,
-                  check->routes->publish[0] ? check->routes->publish : "nowhere");
+        doctor_ok(doctor, "listen", "%s, publishes at %s%s", check->routes->endpoint, publish,
+                  told->insecure && !listens_on_loopback_only(told)
+                      ? "; without keys: whoever gets there can take and end leases"
+                      : "");
     if (told->listen_count == 0)
         doctor_wrong(
             doctor, "listen", "--listen tcp://ADDRESS:5771, or listen = in the configuration",
@@ -195,6 +200,10 @@ static void check_greeting(struct fleet_check *check, size_t index)
     const struct greeting *greeting = &check->greetings[index];
     const char *endpoint = check->dials[index].endpoint;
     const char *label = greeting->name[0] ? greeting->name : "peer";
+    for (size_t i = 0; i < index && greeting->error == 0; i++)
+        if (check->dials[i].error == 0 && strcmp(check->greetings[i].id, greeting->id) == 0 &&
+            !check->names[index][0])
+            return; /* at another address of the same host; all was said */
     if (greeting->error < 0) {
         doctor_wrong(doctor, label,
                      "see what it is; a lease-agent that is stopped or of another wire version "

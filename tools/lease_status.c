@@ -1,8 +1,10 @@
 /* lease status: where this host's processes meet, and who speaks for it. */
 #define _GNU_SOURCE
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "agent/effective.h"
 #include "agent/routes.h"
 #include "broker/host_clock.h"
 #include "broker/host_dir.h"
@@ -53,6 +55,15 @@ struct joined {
     uint32_t peers, live, conflicts;
 };
 
+/* Who publishes through a relay publishes nowhere itself. */
+static void look_for_relay(const char *directory, struct joined *joined)
+{
+    struct effective *effective = malloc(sizeof *effective);
+    if (effective && effective_read(directory, effective) == 0)
+        memcpy(joined->publish, effective->fleet.relay, sizeof joined->publish);
+    free(effective);
+}
+
 static void look_at_fleet(const char *directory, const struct host_speaker *speaker,
                           struct joined *joined)
 {
@@ -64,6 +75,8 @@ static void look_at_fleet(const char *directory, const struct host_speaker *spea
     joined->on = true;
     memcpy(joined->listen, routes->endpoint, sizeof joined->listen);
     memcpy(joined->publish, routes->publish, sizeof joined->publish);
+    if (!joined->publish[0])
+        look_for_relay(directory, joined);
     memcpy(joined->warning, routes->warning, sizeof joined->warning);
     joined->peers = routes->peer_count;
     for (uint32_t i = 0; i < routes->peer_count; i++)

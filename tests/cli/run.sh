@@ -1,105 +1,8 @@
 #!/bin/bash
 # What `lease` promises to whoever calls it, against the real program: run.sh LEASE [CASE...]
 #
-# Every case has a runtime directory, a home and a folder of its own, and one provider, x, with one
-# slot of this host that nobody is asked about. Nothing sleeps to wait for something: `until_true` looks again and again.
-set -u
-
-lease=$(realpath "${1:?path of the lease program}")
-[ -x "$lease" ] || { echo "$lease is no program"; exit 1; }
-shift
-x=x=static:1,own=yes
-failures=0
-case_name=
-work=$(mktemp -d /tmp/lease-cli-XXXXXX)
-# What is cut short leaves nothing running: a lease run that is killed takes its child along.
-trap 'kill -KILL $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
-unset "${!LEASE_@}"
-
-# ---- vocabulary -------------------------------------------------------------------------------
-
-begin()
-{
-    case_name=$1
-    export HOME=$work/home-$1 LEASE_DIR=$work/dir-$1 XDG_CONFIG_HOME=
-    mkdir -p "$HOME" "$work/$1" && mkdir -m 700 "$LEASE_DIR" && cd "$work/$1" || exit 1
-}
-
-broken()
-{
-    echo "FAILED $case_name: $*"
-    failures=$((failures + 1))
-}
-
-# expect CODE COMMAND...: stdout and stderr go to the files out and err
-expect()
-{
-    local want=$1 got
-    shift
-    "$@" >out 2>err
-    got=$?
-    [ "$got" = "$want" ] || broken "exit $got instead of $want: $* ($(head -c 300 err))"
-}
-
-# says FILE TEXT: the file holds the text
-says()
-{
-    grep -qF -- "$2" "$1" || broken "no '$2' in $1: $(head -c 300 "$1")"
-}
-
-silent()
-{
-    [ ! -s "$1" ] || broken "$1 is not empty: $(head -c 300 "$1")"
-}
-
-# Our own failures are one line that begins with our name.
-one_line()
-{
-    [ "$(wc -l <err)" = 1 ] && grep -q '^lease: [^A-Z]' err || broken "not one line: $(cat err)"
-}
-
-until_true()
-{
-    local end=$((SECONDS + 20))
-    until "$@" 2>/dev/null; do
-        [ $SECONDS -lt $end ] || { broken "in 20 s never true: $*"; return 1; }
-        sleep 0.01
-    done
-}
-
-run()
-{
-    "$lease" run --provider $x "$@"
-}
-
-# A shell starts what runs in the background with INT and QUIT ignored, and whoever runs us may
-# ignore more (nohup does), which our children would inherit: taken back here.
-with_signals()
-{
-    exec perl -e '@SIG{qw(INT QUIT HUP TERM USR1 USR2 WINCH PIPE CHLD CONT TSTP TTIN TTOU)} =
-                      ("DEFAULT") x 13; exec @ARGV or die' "$@"
-}
-
-# The same in the background, with its process id in $!
-start()
-{
-    with_signals "$lease" run --provider $x "$@" &
-}
-
-leases()
-{
-    "$lease" ls --provider $x --json | grep -o '"id":"[^"]*"' | wc -l
-}
-
-lease_count_is()
-{
-    [ "$(leases)" = "$1" ]
-}
-
-gone_afterwards()
-{
-    until_true lease_count_is 0
-}
+# There is one provider, x, with one slot of this host that nobody is asked about.
+. "$(dirname "$0")/words.sh"
 
 # ---- the child --------------------------------------------------------------------------------
 
@@ -454,6 +357,7 @@ run x, -- true
 run x/y -- true
 run --provider x x -- true
 run --provider x=gopher://h x -- true
+run --provider x=static:1,key-file=/nonexistent x -- true
 run --config /nonexistent x -- true
 acquire
 acquire x y
@@ -463,10 +367,19 @@ ls a b
 fleet a
 log --since yesterday
 EOF
-    expect 69 "$lease" fleet --peer tcp://127.0.0.1:5771
+    for bad in --peer '--peer m5' '--peer tcp://'; do
+        expect 64 "$lease" fleet $bad
+        one_line
+        says err 'tcp://HOST'
+    done
+    expect 64 "$lease" forget
+    expect 64 "$lease" forget 'no name'
     one_line
-    says err 'needs the fleet tier'
-    expect 69 "$lease" peers
+    for later in keygen 'trust m5 KEY' 'fleet --key FILE'; do
+        expect 69 "$lease" $later
+        one_line
+        says err 'no keys yet'
+    done
 }
 
 case_help()
@@ -476,7 +389,8 @@ case_help()
     says out 'lease run'
     expect 0 "$lease" --version
     says out 'lease 0.'
-    for command in run acquire verify renew release ls fleet status watch log doctor init; do
+    for command in run acquire verify renew release ls fleet status watch log doctor init peers \
+        forget keygen trust; do
         expect 0 "$lease" $command --help
         says out 'exit codes:'
         silent err
@@ -759,6 +673,115 @@ case_a_wait_outlasts_a_lock()
     wait $waiter || broken "a wait ended with $?: $(cat err)"
 }
 
+# A book that is spoilt under a living holder: how, and what is said of it
+spoil_under_a_holder()
+{
+    rm -f holder.err
+    start x -- sleep 600 2>holder.err
+    local holder=$!
+    until_true lease_count_is 1
+    eval "$1"
+    until_true grep -q "warning: the book of x $2" holder.err
+    [ "$(wc -l <holder.err)" = 1 ] || broken "not one line: $(cat holder.err)"
+    until_true lease_count_is 1
+    expect 75 run x -- true
+    kill -TERM $holder
+    wait $holder 2>/dev/null
+    gone_afterwards
+    expect 0 run x -- true
+    silent err
+}
+
+case_a_spoilt_book_is_told_by_its_holder()
+{
+    spoil_under_a_holder ': >"$LEASE_DIR/x.v1.book"' 'was cut short'
+    spoil_under_a_holder 'rm "$LEASE_DIR/x.v1.book"' 'was removed'
+    spoil_under_a_holder 'rm -r "$LEASE_DIR"' 'was removed'
+}
+
+# Its lease has another name then, and waiting for it would still be waiting for oneself.
+case_nested_in_a_lease_that_was_taken_again()
+{
+    start x -- sh -c 'until [ -e go ]; do sleep 0.01; done
+        "$1" run --provider "$2" --nested share x -- sh -c "echo \$LEASE_ID" >shared
+        "$1" run --provider "$2" --wait 60 x -- true' - "$lease" $x 2>err
+    until_true lease_count_is 1
+    rm "$LEASE_DIR/x.v1.book"
+    until_true grep -q 'was removed' err
+    until_true lease_count_is 1
+    own ls --json | grep -o 'x:[a-z2-7]\{26\}' | head -n 1 >wanted
+    : >go
+    wait $!
+    [ $? = 75 ] || broken "it waited for itself"
+    says err 'already runs under'
+    cmp -s shared wanted || broken "shares $(cat shared) instead of $(cat wanted)"
+}
+
+case_an_emptied_book_is_told_by_whoever_finds_it()
+{
+    expect 0 run x -- true
+    : >"$LEASE_DIR/x.v1.book"
+    expect 0 run x -- true
+    one_line
+    says err 'warning: the book of x was empty'
+    expect 0 run x -- true
+    silent err
+}
+
+case_the_agent_tells_of_a_removed_book()
+{
+    start_agent
+    rm "$LEASE_DIR/x.v1.book"
+    until_true grep -q 'lease-agent: the book of x was removed' agent.err
+    end_agent
+}
+
+case_a_long_time_to_live_is_warned_of()
+{
+    expect 0 own acquire --ttl 300 x
+    one_line
+    says err 'held for 60 s at most'
+    expect 0 own release "$(cat out)"
+    expect 0 own acquire --ttl 60 x
+    silent err
+}
+
+case_escapes_reach_no_terminal()
+{
+    export LEASE_DIR=$work/$(printf 'dir-\033[31m')
+    mkdir -m 700 "$LEASE_DIR"
+    expect 0 own status
+    ! grep -q "$(printf '\033')" out || broken "status prints an escape"
+    start_agent
+    ! grep -q "$(printf '\033')" agent.err || broken "the agent prints an escape"
+    end_agent
+}
+
+case_a_program_that_cannot_be_run()
+{
+    expect 75 "$lease" run --provider p=exec:/nonexistent p -- true
+    one_line
+    says err 'the program tells nothing: /nonexistent: '
+}
+
+# What stands in the book's place is named, with the mend.
+case_something_else_in_the_books_place()
+{
+    local book=$LEASE_DIR/x.v1.book
+    ln -s /etc/passwd "$book"
+    expect 0 run x -- true
+    one_line
+    says err 'x.v1.book is a symbolic link: remove it'
+    expect 1 own doctor
+    says out 'mend: remove it'
+    rm "$book" && mkfifo "$book"
+    expect 0 run x -- true
+    says err 'x.v1.book is no regular file: remove it'
+    rm "$book" && mkdir "$book"
+    expect 0 run x -- true
+    says err 'x.v1.book is a directory: remove it'
+}
+
 # What is printed where nobody listens must not land in the file that is opened next: a book.
 case_closed_streams_leave_the_book_alone()
 {
@@ -815,13 +838,4 @@ case_agent_says_why_it_cannot_speak()
     ! grep -q 'pid 0' err || broken "an agent that is not there is blamed"
 }
 
-# ---- all of it --------------------------------------------------------------------------------
-
-[ $# -gt 0 ] || set -- $(compgen -A function case_)
-for each in "$@"; do
-    before=$failures
-    begin "${each#case_}"
-    "$each"
-    [ $failures != $before ] || echo "ok ${each#case_}"
-done
-[ $failures = 0 ]
+all_cases "$@"

@@ -51,7 +51,7 @@ static size_t pack_state(const struct fake_owner *owner, const char *provider, u
                                  .idle_ms = -1,
                                  .token = ((uint64_t)FAKE_EPOCH << 20) + 7,
                                  .place = 7};
-    static struct gossip_state state;
+    static _Thread_local struct gossip_state state;
     uint32_t next = 0;
     size_t used = 0;
     memset(&state, 0, sizeof state);
@@ -76,7 +76,7 @@ static size_t pack_state(const struct fake_owner *owner, const char *provider, u
 static void refuse(const struct fake_owner *owner, const struct message *request,
                    struct message *reply)
 {
-    static uint8_t bytes[WIRE_STATE_MAX];
+    static _Thread_local uint8_t bytes[WIRE_STATE_MAX];
     reply->verdict = MESSAGE_NO;
     memcpy(reply->lease, request->lease, sizeof reply->lease);
     snprintf(reply->text, sizeof reply->text, "1 of 1 slot leased by the book of the owner");
@@ -131,7 +131,7 @@ static void fill_sender(const struct fake_owner *owner, struct message *reply)
 
 static size_t pack_beat(const struct fake_owner *owner, uint8_t *bytes, size_t size)
 {
-    static struct gossip_beat beat;
+    static _Thread_local struct gossip_beat beat;
     size_t used = 0;
     memset(&beat, 0, sizeof beat);
     memset(beat.sender.id, 7, sizeof beat.sender.id);
@@ -147,7 +147,7 @@ static size_t pack_beat(const struct fake_owner *owner, uint8_t *bytes, size_t s
 static int answer_fetch(struct fake_owner *owner, const struct message *request,
                         struct message *reply)
 {
-    static uint8_t bytes[WIRE_STATE_MAX];
+    static _Thread_local uint8_t bytes[WIRE_STATE_MAX];
     struct message_bytes *field = request->provider[0] ? &reply->state : &reply->beat;
     fill_sender(owner, reply);
     field->at = bytes;
@@ -194,7 +194,7 @@ static void answer_kept(struct fake_owner *owner)
 {
     pthread_mutex_lock(&owner->mutex);
     for (uint32_t i = 0; owner->manner != FAKE_QUEUES && i < owner->kept_count; i++) {
-        static struct message reply;
+        static _Thread_local struct message reply;
         message_reply(&reply, &owner->kept[i].request);
         int result = answer(owner, &owner->kept[i].request, &reply);
         reply.ok = result == 0;

@@ -52,7 +52,8 @@ static void every_option_reaches_its_field(void **state)
     (void)state;
     assert_true(read_line("--ttl 1.5 --wait=2m --timeout 200ms --units 3 --slot 0 --label a/b "
                           "--pid 77 --require reading --on-lost term --else run --nested share "
-                          "-E 9 --json --dir /d --config /c --provider z4=static:1 z4 --since 5m",
+                          "-E 9 --json --dir /d --config /c --provider z4=static:1 z4 --since 5m "
+                          "--peer tcp://z4 --peer=tcp://m5:1,name=m5",
                           ALL, false));
     assert_int_equal(options.ttl_ms, 1500);
     assert_int_equal(options.wait_ms, 120000);
@@ -70,6 +71,9 @@ static void every_option_reaches_its_field(void **state)
     assert_string_equal(options.dir, "/d");
     assert_string_equal(options.config, "/c");
     assert_int_equal(options.provider_count, 1);
+    assert_int_equal(options.peer_count, 2);
+    assert_string_equal(options.peers[0], "tcp://z4");
+    assert_string_equal(options.peers[1], "tcp://m5:1,name=m5");
     assert_string_equal(options.providers[0], "z4=static:1");
     assert_int_equal(options.operand_count, 1);
     assert_string_equal(options.operands[0], "z4");
@@ -120,6 +124,8 @@ static void what_is_wrong_is_named(void **state)
     refuses("-json", "unknown option '-json'");
     refuses("--print", "takes no option '--print'");
     refuses("--json=yes", "--json takes no value");
+    refuses("--peer", "--peer wants tcp://HOST[:PORT]");
+    refuses("--peer m5", "--peer wants tcp://HOST[:PORT] (at most 64), not 'm5'");
     refuses("--ttl", "--ttl wants seconds from 1 to 86400");
     refuses("--ttl 0.5", "--ttl wants seconds from 1 to 86400, not '0.5'");
     refuses("--ttl 86401", "--ttl wants");
