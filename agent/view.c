@@ -122,13 +122,32 @@ static int fill_was(struct lease_fleet *fleet, const char *kind, const struct re
     return 0;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct record *one = *(const struct record *const *)a;
+    const struct record *other = *(const struct record *const *)b;
+    return one->place < other->place ? -1 : one->place > other->place;
+}
+
+/* In the order of arrival at the owner, which all hosts know, whatever they heard first. */
+static uint32_t sort_live(const struct book *book, const struct record *sorted[BOOK_CELLS])
+{
+    for (uint32_t i = 0; i < book->live_count; i++)
+        sorted[i] = &book->records[book->live[i]];
+    if (book->live_count > 1)
+        qsort(sorted, book->live_count, sizeof sorted[0], by_place);
+    return book->live_count;
+}
+
 static int fill_records(struct lease_fleet *fleet, struct lease_view *view,
                         const struct provider *provider, const struct whose *whose, ns_t now)
 {
     const struct book *book = provider->book;
+    const struct record *sorted[BOOK_CELLS];
+    uint32_t count = sort_live(book, sorted);
     int error = 0;
-    for (uint32_t i = 0; i < book->live_count && error == 0; i++) {
-        const struct record *record = &book->records[book->live[i]];
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        const struct record *record = sorted[i];
         ns_t idle = idle_ns(book, record, now);
         bool shown = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED;
         if (shown)
