@@ -4,7 +4,7 @@
 #   planted.sh SIM_PLANTED [SEEDS [STEPS]]
 set -uo pipefail
 
-sim=$1 seeds=${2:-12} steps=${3:-60000} missed=0
+sim=$1 seeds=${2:-24} steps=${3:-60000} missed=0
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 
