@@ -75,7 +75,7 @@ tasks=$(stats z4 .tasks)
 queued=$(stats z4 .queued)
 echo "went $went, fell back $fell_back, owner not heard $silent, others $others; the server: tasks $tasks, had to queue $queued"
 [ "$queued" = 0 ] || broken "$queued had to queue"
-[ "$others" = 0 ] || broken "$(cat "$work"/*/contender-*.err | sort | uniq -c | sort -rn | head -n 5)"
+[ "$others" = 0 ] || broken "exits $(cat "$work"/*/outcome-* | sort | uniq -c | tr "\n" ";"): $(cat "$work"/*/contender-*.err | sort | uniq -c | sort -rn | tail -n 8)"
 [ "$tasks" = "$went" ] || broken "$went went, but the server had $tasks"
 [ "$went" -ge $((seconds / 2)) ] || broken "only $went went in $seconds s"
 [ "$fell_back" -gt 0 ] || broken "nobody fell back: no contention"

@@ -55,7 +55,7 @@ for host in "${names[@]}"; do
     [ "$readings" -ge 2 ] || broken "the server of $host was hardly read: $readings"
 done
 for host in "${names[@]}"; do
-    within 5 all_are_owned_at "$host"
+    within 10 all_are_owned_at "$host" || on "$host" lease fleet
     grep -i conflict "$work/$host/log" && broken "$host speaks of a conflict"
 done
 verdict

@@ -156,8 +156,8 @@ count()
             printf "%s: %d gos (", provider, gos
             for (b in basis) printf "%s %d ", b, basis[b]
             printf "), %d times none, at most %d at once of %d\n", nos, at_once, most
-            # the owner of far was there all the time
-            exit bad || at_once > most || gos < 200 || (provider == "far" && late > 0)
+            # the owner of far was there all the time, if perhaps slow on a busy machine
+            exit bad || at_once > most || gos < 200 || (provider == "far" && late * 20 > gos)
         }' || broken "$provider: gos were lost or doubled"
 }
 count near $slots one two five remote1
