@@ -6,8 +6,8 @@
 . "$(dirname "$0")/lib.sh"
 
 seconds=${full:+300}
-seconds=${seconds:-${2:+20}}
-seconds=${seconds:-45}
+seconds=${seconds:-${2:+15}}
+seconds=${seconds:-30}
 names=(z4 m5 lap)
 for host in "${names[@]}"; do
     add_host "$host"

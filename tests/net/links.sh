@@ -71,7 +71,7 @@ shown_stale lap z4
 within 6 is_stale lap m5
 changed
 pause $((cut_for - 4))
-is_stale lap z4 || broken "no longer stale while it is cut"
+is_stale lap z4 >"$work/answer" || broken "no longer stale while it is cut"
 sees m5 z4 '.state == "live" and (.leases | length == 3)' >"$work/answer" || broken "m5 is in doubt of z4"
 heal lap
 healed "the link"
