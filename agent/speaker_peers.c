@@ -18,6 +18,7 @@
 #define STATIC_MOST_NS (5 * NS_PER_SEC)
 #define LOOKUP_NS      (3 * NS_PER_SEC)
 #define RESOLVED_NS    (60 * NS_PER_SEC)
+#define EACH_NS        (5 * NS_PER_MS) /* between two of many peers that are to be asked anew */
 
 /* A peer of the configuration. */
 struct name {
@@ -229,8 +230,10 @@ void peers_heard(struct room *room, uint32_t peer, unsigned news, ns_t now)
 void peers_introduce(struct room *room, uint32_t peer, ns_t now)
 {
     struct contact *contact = &room->contacts[peer];
-    if (room->endpoint[0] && room->fleet->peers[peer].endpoint[0])
-        ask_soon(contact, now + some_of(100 * NS_PER_MS));
+    if (!room->endpoint[0] || !room->fleet->peers[peer].endpoint[0])
+        return;
+    contact->unmet = true;
+    ask_soon(contact, now + some_of(100 * NS_PER_MS));
 }
 
 /* ---- the next thing to ask ------------------------------------------------------------------- */
@@ -241,6 +244,10 @@ bool peers_next_hello(struct room *room, ns_t now, uint32_t *peer)
         struct contact *contact = &room->contacts[i];
         if (!contact->hello || now < contact->hello_ns)
             continue;
+        if (!contact->unmet && fleet_peer_state(&room->fleet->peers[i], now) == PEER_LIVE) {
+            contact->hello = false; /* it was heard meanwhile */
+            continue;
+        }
         ns_t most = room->fleet->peers[i].is_static ? STATIC_MOST_NS : HELLO_MOST_NS;
         ns_t wait = HELLO_FIRST_NS << (contact->failures < 6 ? contact->failures : 6);
         wait = wait < most ? wait : most;
@@ -257,7 +264,7 @@ void peers_hello_ended(struct room *room, uint32_t peer, bool answered, bool is_
     contact->failures = answered ? 0 : contact->failures + 1;
     contact->is_self = contact->is_self || is_self;
     if (answered)
-        contact->hello = false;
+        contact->hello = contact->unmet = false;
 }
 
 bool peers_next_gap(struct room *room, ns_t now, struct gap *gap)
@@ -343,16 +350,17 @@ void peers_run(struct room *room, ns_t now)
     }
 }
 
-/* Everybody is asked anew, not all at once. */
+/* Everybody is asked anew who is not heard by himself, and not all at once: where a machine is so busy
+ * that its agents are late, questions of each to each would make it busier. */
 void peers_distrust(struct room *room)
 {
-    ns_t now = host_now_ns();
+    ns_t now = host_now_ns(), span = 200 * NS_PER_MS + room->fleet->peer_count * EACH_NS;
     room->gap_count = 0;
     room->list_ns = 0;
     for (uint32_t i = 0; i < room->fleet->peer_count; i++) {
         room->contacts[i].list_digest = 0;
         if (room->fleet->peers[i].in_use && room->fleet->peers[i].endpoint[0])
-            ask_soon(&room->contacts[i], now + some_of(200 * NS_PER_MS));
+            ask_soon(&room->contacts[i], now + some_of(span));
     }
 }
 
