@@ -23,12 +23,21 @@
 #define LOCK_BUDGET_MS  20
 #define TIMEOUT_MS      1500
 #define PROBE_BUDGET_MS PROBE_MS
+#define SETTLE_BOOK_MS  20
 #define RETIRED_MAX     16 /* the mapping that was left first makes room */
-#define AGENT_TEXT_SIZE 384
+#define AGENT_TEXT_SIZE 512
 
 struct lease_agent;
 struct group;
 struct remote;
+
+/* What befell the book in use, so that another one took its place. */
+enum book_loss {
+    LOSS_NONE = 0,
+    LOSS_REMOVED,  /* it, or the runtime directory */
+    LOSS_SPOILT,   /* it was cut short, or cannot be read */
+    LOSS_REPLACED, /* the same, and another process began it anew */
+};
 
 /* A provider that this agent knows, with its book. */
 struct provider {
@@ -53,6 +62,8 @@ struct provider {
     struct host_words own_words;            /* the same */
     struct host_file *retired[RETIRED_MAX]; /* of tables that were left: somebody may sleep there */
     uint32_t retired_count;
+    _Atomic ns_t settled_ns; /* until then nothing is asked of a book that we made; 0: no such */
+    enum book_loss loss;     /* an event waits for lease_event_next */
     char warning[AGENT_TEXT_SIZE];
     bool blind; /* for the step under way: the server is not to be asked */
 };
@@ -114,6 +125,8 @@ struct lease_agent {
     pthread_t keeper;
     bool keeper_runs;
     bool keeper_sleeps; /* until it is told of a lease */
+    int watch_fd;       /* book_watch.h, and what ends its wait; -1: none */
+    int wake_fd;
     _Atomic bool closing;
     _Atomic uint32_t interrupts; /* grows with lease_interrupt */
     int event_fd;
@@ -189,7 +202,15 @@ void provider_lock_text(struct lease_agent *agent, const char *name, char *text,
 struct host_words *provider_words(struct provider *provider);
 
 /* Leaves the book for the one of the same name in the agent's directory. */
-void provider_move(struct provider *provider);
+void provider_move(struct provider *provider, enum book_loss loss);
+
+/* Waits a moment before the first question to a book that this process has made. Whether it is the
+ * first of its name, or stands in the place of one that was removed, cannot be told: those who hold
+ * leases in that one are to come first. */
+void provider_settle(struct provider *provider);
+
+/* Takes the loss of a book that was not told yet, with its line. False where there is none. */
+bool provider_take_loss(struct provider *provider, char *text, size_t size);
 
 /* Where clients reach the server, "" unknown. */
 const char *provider_url(const struct provider *provider);

@@ -148,6 +148,7 @@ int asking_step(struct asking *asking)
 {
     struct event event = {.kind = EVENT_REQUEST, .request = &asking->request};
     bool reaped = false;
+    provider_settle(asking->provider);
     asking->request.flags &= ~(uint32_t)REQUEST_AS_KNOWN;
     for (;;) {
         int error = step(asking, &event, &asking->effects);
@@ -274,6 +275,10 @@ void asking_refuse(struct lease_agent *agent, const char *provider, int error,
     verdict->undecided = 1;
     if (error == LEASE_ELOCKED)
         provider_lock_text(agent, provider, verdict->reason, sizeof verdict->reason);
+    else if (error == LEASE_ENOSPC || error == LEASE_ELAYOUT || error == LEASE_EDAMAGED)
+        snprintf(verdict->reason, sizeof verdict->reason,
+                 "its book cannot be used (%s), and an agent speaks for this host",
+                 lease_error_text(error));
     else
         snprintf(verdict->reason, sizeof verdict->reason, "%s", lease_error_text(error));
 }
@@ -282,6 +287,21 @@ void asking_refuse(struct lease_agent *agent, const char *provider, int error,
 static uint64_t token_of(const struct asking *asking)
 {
     return asking->remote && !asking->named ? 0 : asking->effects.reply.token;
+}
+
+/* What the last reading says of itself, where it says nothing else. */
+static void add_detail(struct provider *provider, struct lease_verdict *verdict)
+{
+    pthread_mutex_lock(&provider->mutex);
+    const struct reading *reading = &provider->book->sight.reading;
+    const char *what =
+        provider->spec.engine == ENGINE_EXEC ? "the program tells nothing" : verdict->reason;
+    char text[LEASE_REASON_SIZE + LABEL_SIZE + 2];
+    if (reading->detail[0]) {
+        snprintf(text, sizeof text, "%s: %s", what, reading->detail);
+        text_copy(verdict->reason, sizeof verdict->reason, text);
+    }
+    pthread_mutex_unlock(&provider->mutex);
 }
 
 void asking_verdict(const struct asking *asking, int error, struct lease_verdict *verdict)
@@ -301,10 +321,13 @@ void asking_verdict(const struct asking *asking, int error, struct lease_verdict
     verdict->undecided = answer->undecided;
     verdict->token = token_of(asking);
     verdict->waited_ms = answer->waited_ms;
-    if (asking->named)
+    if (asking->named) {
         memcpy(verdict->reason, asking->text, sizeof verdict->reason);
-    else
-        broker_reason_text(answer, verdict->reason, sizeof verdict->reason);
+        return;
+    }
+    broker_reason_text(answer, verdict->reason, sizeof verdict->reason);
+    if (answer->reason == REASON_HEALTH && answer->health == HEALTH_UNKNOWN)
+        add_detail(asking->provider, verdict);
 }
 
 void asking_lease(const struct asking *asking, struct lease *lease)

@@ -56,5 +56,5 @@ void agent_follow(struct lease_agent *agent)
         return;
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++)
-        provider_move(agent->providers[i]);
+        provider_move(agent->providers[i], gone ? LOSS_REMOVED : LOSS_NONE);
 }

@@ -74,16 +74,20 @@ static bool write_whole(int fd, const char *text, size_t size)
     return true;
 }
 
+static int why_not_written(void)
+{
+    return errno == ENOSPC || errno == EDQUOT ? LEASE_ENOSPC : LEASE_EIO;
+}
+
 static int write_fresh(const char *path, const char *text, unsigned mode)
 {
     unlink(path);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd < 0)
-        return LEASE_EIO;
-    errno = 0;
+        return why_not_written();
     bool written = fchmod(fd, mode) == 0 && write_whole(fd, text, strlen(text));
-    int error = written ? 0 : errno == ENOSPC ? LEASE_ENOSPC : LEASE_EIO;
-    return close(fd) < 0 && error == 0 ? LEASE_EIO : error;
+    int error = written ? 0 : why_not_written();
+    return close(fd) < 0 && error == 0 ? why_not_written() : error;
 }
 
 int json_file_write(const char *directory, const char *name, const json_t *object, size_t flags,
@@ -99,7 +103,7 @@ int json_file_write(const char *directory, const char *name, const json_t *objec
     int error = write_fresh(fresh, text, mode);
     free(text);
     if (error == 0 && rename(fresh, path) < 0)
-        error = LEASE_EIO;
+        error = why_not_written();
     if (error < 0)
         unlink(fresh);
     return error;

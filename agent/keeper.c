@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/book_watch.h"
 #include "agent/keeper.h"
 #include "agent/remote.h"
 #include "broker/host_clock.h"
@@ -29,6 +30,15 @@ static ns_t next_renewal(const struct held *held, ns_t now)
 
 static void *keep(void *arg);
 
+static void close_watch(struct lease_agent *agent)
+{
+    if (agent->watch_fd >= 0)
+        close(agent->watch_fd);
+    if (agent->wake_fd >= 0)
+        close(agent->wake_fd);
+    agent->watch_fd = agent->wake_fd = -1;
+}
+
 /* With the first lease; the caller holds held_mutex. All signals are the host's: none is delivered
  * to this thread. */
 static int keeper_start(struct lease_agent *agent)
@@ -36,8 +46,12 @@ static int keeper_start(struct lease_agent *agent)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    agent->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    agent->watch_fd = agent->wake_fd < 0 ? -1 : book_watch_open();
     agent->keeper_runs = pthread_create(&agent->keeper, NULL, keep, agent) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!agent->keeper_runs)
+        close_watch(agent);
     return agent->keeper_runs ? 0 : LEASE_ENOMEM;
 }
 
@@ -195,7 +209,10 @@ enum standing keeper_look_up(const struct held *held, enum reason *reason, enum 
     struct provider *provider = held->provider;
     enum standing standing = STANDS;
     pthread_mutex_lock(&provider->mutex);
-    if (provider->table && provider_look(provider) == 0) {
+    int error = provider->table ? provider_look(provider) : 0;
+    if (error == LEASE_EVANISHED || error == LEASE_EDAMAGED) {
+        standing = IS_ELSEWHERE;
+    } else if (provider->table && error == 0) {
         const struct record *record = book_find(provider->book, held->id, held->cell);
         bool lives = record && record_is_live(record) && record->state != RECORD_ORPHAN;
         bool elsewhere = !record && provider->book->head.instance != held->id.instance;
@@ -277,6 +294,17 @@ bool keeper_renews(const struct held *held)
            (!(held->flags & LEASE_BY_PID) || !held->dispatched);
 }
 
+static void watch(struct lease_agent *agent, const struct provider *provider)
+{
+    char path[HOST_DIR_PATH_MAX + 1];
+    if (agent->watch_fd < 0 || !agent->has_directory)
+        return;
+    pthread_mutex_lock(&agent->directory_mutex);
+    memcpy(path, agent->directory.path, sizeof path);
+    pthread_mutex_unlock(&agent->directory_mutex);
+    book_watch_add(agent->watch_fd, path, provider->name);
+}
+
 static void look_after(struct lease_agent *agent, const struct held *held)
 {
     enum reason reason;
@@ -312,6 +340,18 @@ static void sleep_ms(struct lease_agent *agent, int64_t ms)
     pthread_cond_timedwait(&agent->held_changed, &agent->held_mutex, &until);
 }
 
+/* The caller holds held_mutex, which is let go meanwhile. */
+static void sleep_until_look(struct lease_agent *agent)
+{
+    if (agent->watch_fd < 0) {
+        sleep_ms(agent, LOOK_MS);
+        return;
+    }
+    pthread_mutex_unlock(&agent->held_mutex);
+    book_watch_wait(agent->watch_fd, agent->wake_fd, LOOK_MS);
+    pthread_mutex_lock(&agent->held_mutex);
+}
+
 /* The caller holds held_mutex, which is let go in between. Leases that other hosts know come in a round
  * of their own, after those of this host, which no silence of an owner shall delay: of those that are
  * silent one a round is waited for. */
@@ -324,6 +364,7 @@ static bool look_after_round(struct lease_agent *agent, bool away)
             continue;
         pthread_mutex_unlock(&agent->held_mutex);
         struct route route;
+        watch(agent, held.provider);
         bool is_away = !held.releasing && keeper_is_away(agent, &held, &route);
         any_away = any_away || is_away;
         if (is_away && away)
@@ -361,7 +402,7 @@ static void *keep(void *arg)
         agent->held_lately = false;
         look_after_all(agent);
         if (!atomic_load_explicit(&agent->closing, memory_order_relaxed))
-            sleep_ms(agent, LOOK_MS);
+            sleep_until_look(agent);
     }
     pthread_mutex_unlock(&agent->held_mutex);
     return NULL;
@@ -374,8 +415,12 @@ void keeper_stop(struct lease_agent *agent)
     agent->keeper_runs = false;
     pthread_cond_broadcast(&agent->held_changed);
     pthread_mutex_unlock(&agent->held_mutex);
-    if (runs)
-        pthread_join(agent->keeper, NULL);
+    if (!runs)
+        return;
+    if (agent->wake_fd >= 0)
+        eventfd_write(agent->wake_fd, 1);
+    pthread_join(agent->keeper, NULL);
+    close_watch(agent);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -391,6 +436,18 @@ static void fill_event(const struct held *held, struct lease_event *event)
     event->kind = LEASE_EVENT_LOST;
     lease_id_format(held->provider->name, held->known_as, event->id);
     broker_reason_text(&answer, event->reason, sizeof event->reason);
+}
+
+/* False where no book was lost. */
+static bool tell_of_book(struct lease_agent *agent, struct lease_event *event)
+{
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        if (provider_take_loss(agent->providers[i], event->reason, sizeof event->reason)) {
+            event->kind = LEASE_EVENT_BOOK;
+            return true;
+        }
+    return false;
 }
 
 int lease_event_next(lease_agent_t *agent, struct lease_event *event)
@@ -410,7 +467,8 @@ int lease_event_next(lease_agent_t *agent, struct lease_event *event)
     uint64_t drained;
     if (lost.counter != 0)
         keeper_remove(agent, &lost);
-    else if (agent->event_fd >= 0 && read(agent->event_fd, &drained, sizeof drained) < 0)
+    else if (!tell_of_book(agent, event) && agent->event_fd >= 0 &&
+             read(agent->event_fd, &drained, sizeof drained) < 0)
         return 0; /* nothing waited there either */
     return 0;
 }

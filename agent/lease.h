@@ -216,6 +216,8 @@ void lease_interrupt(lease_agent_t *agent);
 enum lease_event_kind {
     LEASE_EVENT_NONE = 0,
     LEASE_EVENT_LOST, /* the book says that a lease of this handle has ended */
+    LEASE_EVENT_BOOK, /* a book was removed, cut short or spoilt: what was in it is gone. No id; the
+                         leases of this handle keep theirs and are taken again by themselves */
 };
 
 struct lease_event {

@@ -192,6 +192,13 @@ static int open_host_tier(struct provider *provider, bool create)
                                 provider->book, &options);
     if (error < 0)
         return error;
+    if (provider->host.emptied && provider->loss == LOSS_NONE)
+        snprintf(provider->warning, sizeof provider->warning,
+                 "the book of %s was empty, somebody cut it short: a new one is begun, and who "
+                 "holds leases takes them again in it",
+                 provider->name);
+    if (provider->host.made)
+        atomic_store(&provider->settled_ns, host_now_ns() + SETTLE_BOOK_MS * NS_PER_MS);
     provider->words = host_table_words(&provider->host);
     provider->reach = LEASE_REACH_HOST;
     provider->table = &provider->host.table; /* last: now it is open */
@@ -225,11 +232,45 @@ static void blank_book(struct provider *provider)
     broker_init(&provider->broker, provider->book, NULL); /* no answer is lost here */
 }
 
+/* Why the book cannot be used, with the mend where there is one. */
+static void describe_trouble(const struct provider *provider, int error, char *text, size_t size)
+{
+    char name[HOST_TABLE_NAME_SIZE];
+    struct stat status;
+    host_table_name(provider->name, name);
+    bool there = fstatat(provider->agent->directory.fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    if (error == LEASE_ENOSPC)
+        snprintf(text, size, "%s: free some, or set LEASE_DIR to another directory",
+                 lease_error_text(error));
+    else if (error == LEASE_EPERM && there && S_ISLNK(status.st_mode))
+        snprintf(text, size, "%s is a symbolic link: remove it", name);
+    else if (error == LEASE_EPERM && there && !S_ISREG(status.st_mode))
+        snprintf(text, size, "%s is %s: remove it", name,
+                 S_ISDIR(status.st_mode) ? "a directory" : "no regular file");
+    else if (error == LEASE_EPERM && there)
+        snprintf(text, size, "%s belongs to uid %u, mode %03o, and not to you", name,
+                 (unsigned)status.st_uid, (unsigned)status.st_mode & 0777);
+    else
+        snprintf(text, size, "%s", lease_error_text(error));
+}
+
 static void warn_of_fallback(struct provider *provider, int error)
 {
+    char trouble[150];
+    describe_trouble(provider, error, trouble, sizeof trouble);
     snprintf(provider->warning, sizeof provider->warning,
              "the book of %s in %s cannot be used (%s): only this process knows its leases",
-             provider->name, provider->agent->directory.path, lease_error_text(error));
+             provider->name, provider->agent->directory.path, trouble);
+}
+
+/* An agent serves this host, so that its processes could meet in its book: deciding alone would be
+ * deciding against them. The agent itself has nobody else. */
+static bool must_not_go_alone(const struct provider *provider, int error)
+{
+    struct lease_agent *agent = provider->agent;
+    bool spoilt = error == LEASE_ENOSPC || error == LEASE_ELAYOUT || error == LEASE_EDAMAGED;
+    return spoilt && !(agent->flags & LEASE_OPEN_DAEMON) && !agent->speaker &&
+           reader_has_speaker(agent);
 }
 
 /* What is fixed is told to the book once, so that processes to which the provider was not declared
@@ -266,6 +307,8 @@ static int open_locked(struct provider *provider, bool create)
         error = open_host_tier(provider, create);
         if (error == LEASE_ELOCKED)
             return error; /* somebody makes it just now: that is no reason to decide alone */
+        if (must_not_go_alone(provider, error))
+            return error;
         if (error < 0 && error != LEASE_EUNKNOWN) {
             warn_of_fallback(provider, error);
             blank_book(provider);
@@ -288,6 +331,18 @@ int provider_open(struct provider *provider)
     int error = open_locked(provider, create);
     pthread_mutex_unlock(&provider->mutex);
     return error < 0 ? error : group_join(provider);
+}
+
+void provider_settle(struct provider *provider)
+{
+    ns_t until = atomic_load_explicit(&provider->settled_ns, memory_order_relaxed);
+    if (until == 0)
+        return;
+    ns_t left = until - host_now_ns();
+    struct timespec pause = {0, (long)left};
+    if (left > 0 && left <= SETTLE_BOOK_MS * NS_PER_MS)
+        nanosleep(&pause, NULL);
+    atomic_compare_exchange_strong(&provider->settled_ns, &until, 0);
 }
 
 /* Not declared to us: the speaker may have left it in its effective configuration, or there is a
@@ -369,19 +424,50 @@ static void leave_table(struct provider *provider)
     provider->reach = LEASE_REACH_NONE;
 }
 
+/* Nobody else may notice that what was in the book is gone: it is told. The caller holds
+ * provider->mutex. */
+static void note_loss(struct provider *provider, enum book_loss loss)
+{
+    const struct lease_agent *agent = provider->agent;
+    uint64_t one = 1;
+    if (provider->loss != LOSS_NONE || loss == LOSS_NONE)
+        return;
+    provider->loss = loss;
+    if (agent->event_fd >= 0 && write(agent->event_fd, &one, sizeof one) < 0)
+        return; /* the counter is full: it is readable, which is all that matters */
+}
+
+bool provider_take_loss(struct provider *provider, char *text, size_t size)
+{
+    static const char *const what[] = {"", "was removed", "was cut short or spoilt",
+                                       "was cut short"};
+    pthread_mutex_lock(&provider->mutex);
+    enum book_loss loss = provider->loss;
+    provider->loss = LOSS_NONE;
+    if (loss != LOSS_NONE)
+        snprintf(text, size, "the book of %s %s: %s", provider->name, what[loss],
+                 provider->reach == LEASE_REACH_HOST
+                     ? "a new one is begun, and who holds leases takes them again in it"
+                     : "leases are known to this process only");
+    pthread_mutex_unlock(&provider->mutex);
+    return loss != LOSS_NONE;
+}
+
 /* The directory was removed under us, or the file spoilt: what was in the book is gone, a new one
  * begins. */
-static int reopen(struct provider *provider)
+static int reopen(struct provider *provider, enum book_loss loss)
 {
+    note_loss(provider, loss);
     leave_table(provider);
     int error = agent_find_directory_again(provider->agent);
     return error < 0 ? error : open_locked(provider, true);
 }
 
-void provider_move(struct provider *provider)
+void provider_move(struct provider *provider, enum book_loss loss)
 {
     pthread_mutex_lock(&provider->mutex);
     if (provider->reach == LEASE_REACH_HOST) {
+        note_loss(provider, loss);
         leave_table(provider);
         open_locked(provider, true);
     }
@@ -393,11 +479,14 @@ static int begin(struct provider *provider, int64_t budget_ms)
     int error = provider->table ? 0 : open_locked(provider, true); /* it could not be opened anew */
     if (error < 0)
         return error;
+    uint64_t instance = provider->book->head.instance;
     error = table_begin(provider->table, provider->book, budget_ms);
+    if (error == 0 && provider->book->head.instance != instance)
+        note_loss(provider, LOSS_REPLACED);
     bool lost = error == LEASE_EVANISHED || error == LEASE_EDAMAGED;
     if (!lost || provider->reach != LEASE_REACH_HOST)
         return error;
-    error = reopen(provider);
+    error = reopen(provider, error == LEASE_EVANISHED ? LOSS_REMOVED : LOSS_SPOILT);
     return error < 0 ? error : table_begin(provider->table, provider->book, budget_ms);
 }
 
@@ -508,7 +597,12 @@ void provider_follow(struct provider *provider)
 
 int provider_look(struct provider *provider)
 {
-    int error = provider->table ? table_look(provider->table, provider->book) : LEASE_EVANISHED;
+    if (!provider->table)
+        return LEASE_EVANISHED;
+    uint64_t instance = provider->book->head.instance;
+    int error = table_look(provider->table, provider->book);
+    if (provider->book->head.instance != instance)
+        note_loss(provider, LOSS_REPLACED);
     if (error == 0)
         settle_probed(provider);
     return error;

@@ -388,6 +388,8 @@ int spec_parse(const char *text, struct provider_spec *spec, char *error)
     if (!reader.has_source)
         return refuse(&reader, "provider '%s': no URL, static:N or exec:PROGRAM is given",
                       reader.spec.name);
+    if (reader.spec.engine == ENGINE_STATIC && reader.spec.key_file[0] != '\0')
+        return REFUSE(&reader, "static:N and %s exclude each other: nobody is asked", "key-file=");
     if (!engines[reader.spec.engine].supported)
         return REFUSE(&reader,
                       "engine %s is not supported by this version; static:N counts leases "

@@ -32,7 +32,7 @@
     X(LEASE_EINTERNAL, -21, "internal error")                                                      \
     X(LEASE_EABSENT, -22, "no such file")                                                          \
     X(LEASE_EDAEMON, -23, "another daemon speaks for the runtime directory")                       \
-    X(LEASE_ENOSPC, -24, "no space left for the book")
+    X(LEASE_ENOSPC, -24, "no space, or no inodes, left")
 
 enum lease_error {
 #define LEASE_ERROR_VALUE(name, value, text) name = (value),

@@ -147,9 +147,20 @@ static bool is_private(enum host_dir_kind kind)
     return kind == HOST_DIR_XDG || kind == HOST_DIR_TMP;
 }
 
+static int refuse_read_only(struct host_dir_candidate *c)
+{
+    return refuse(c, LEASE_EPERM,
+                  "%s lies on a file system that is mounted read-only: mount it writable, or set "
+                  "LEASE_DIR to another directory",
+                  c->path);
+}
+
 static int check_access(struct host_dir_candidate *c, const struct stat *st)
 {
     if (faccessat(AT_FDCWD, c->path, R_OK | W_OK | X_OK, AT_EACCESS)) {
+        if (errno == EROFS) {
+            return refuse_read_only(c);
+        }
         return refuse(c, LEASE_EPERM,
                       "uid %u may not write in %s: join its group (gid %u), or set "
                       "LEASE_DIR",
@@ -225,6 +236,9 @@ static int check_parent(struct host_dir_candidate *c)
         return refuse(c, LEASE_EDIR, "%s is absent, and so is %s", c->path, parent);
     }
     if (faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS)) {
+        if (errno == EROFS) {
+            return refuse_read_only(c);
+        }
         return refuse(c, LEASE_EPERM,
                       "%s is absent, and uid %u may not make it: have root do it, "
                       "mode 2770 and your group, or set LEASE_DIR",

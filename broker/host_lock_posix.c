@@ -32,6 +32,8 @@ static int meaning_of_errno(bool create)
     case ELOOP: /* O_NOFOLLOW met a link */
     case EISDIR:
     case ENXIO: return LEASE_EPERM;
+    case ENOSPC:
+    case EDQUOT: return LEASE_ENOSPC;
     case ENOMEM: return LEASE_ENOMEM;
     case EBADF: return LEASE_ECLOSED;
     default: return LEASE_EIO;

@@ -325,6 +325,21 @@ static void initialise(struct host_table *table, struct book *book, const char *
     atomic_store_explicit(&file->header.magic, HOST_LAYOUT_MAGIC, memory_order_release);
 }
 
+/* An empty file is one that was just made, or one that somebody cut short: that was written since
+ * it was made. False where the file system does not tell. */
+static bool was_written(int fd)
+{
+#ifdef STATX_BTIME
+    struct statx facts;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME | STATX_MTIME, &facts) == 0 &&
+        (facts.stx_mask & STATX_BTIME))
+        return facts.stx_btime.tv_sec != facts.stx_mtime.tv_sec ||
+               facts.stx_btime.tv_nsec != facts.stx_mtime.tv_nsec;
+#endif
+    (void)fd;
+    return false;
+}
+
 /* Allocated before it is mapped: a full disk is an error here and not a signal later. */
 static int allocate(struct host_table *table)
 {
@@ -338,6 +353,7 @@ static int allocate(struct host_table *table)
     if (status.st_size > 0 && (pread(fd, &magic, sizeof magic, 0) < 0 || magic != 0 ||
                                (uint64_t)status.st_size > sizeof(struct host_file)))
         return LEASE_EDAMAGED; /* a book cut short, or no book at all: not ours to mend */
+    table->emptied = status.st_size == 0 && was_written(fd);
     int error = posix_fallocate(fd, 0, sizeof(struct host_file));
     if (error == ENOSPC || error == EFBIG || error == EDQUOT)
         return LEASE_ENOSPC;
@@ -364,8 +380,10 @@ static int map_and_check(struct host_table *table, int dir_fd, const char *name,
         error = map_file(table, dir_fd, name);
     if (error == 0)
         error = is_ready(table, provider);
-    if (error == 0)
+    if (error == 0) {
         initialise(table, book, provider, options);
+        table->made = true;
+    }
     host_lock_release(&table->lock);
     return error < 0 ? error : 0;
 }

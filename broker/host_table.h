@@ -18,6 +18,8 @@ struct host_table {
     uint64_t head_selector, sight_selector;
     uint64_t floor_selectors[FLOORS_MAX];
     uint64_t selectors[BOOK_CELLS];
+    bool made;        /* the book was initialised when it was opened */
+    bool emptied;     /* when it was opened, the file had been written and was empty again */
     uint32_t damaged; /* cells that could not be read; they are passed over */
 };
 

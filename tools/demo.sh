@@ -1,14 +1,17 @@
 #!/bin/bash
-# Shows what Leasehold is for: eight processes, one LLM server with one slot, first with leases and
-# then without. The server is a stand-in without a model; it counts who had to queue.
+# Shows what Leasehold is for, on a fleet: hosts z4 and m5 with an LLM server of one slot each, and a
+# laptop. Eight processes on the three of them dispatch, first with leases and then without; then an agent
+# is killed, and a cable pulled, in the middle of somebody's work. The servers are stand-ins without a model;
+# they count who had to queue.
 #
-# Everything lives in a temporary directory and ends with this script. Exit code 1 where a request
-# that held a lease had to queue all the same.
+# Where root allows, each host is a network namespace, else an address of loopback, and then no cable can be
+# pulled. Everything lives in a temporary directory and ends with this script. Exit code 1 where a request that
+# held a lease had to queue all the same, or the fleet did not come to itself again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-processes=8
 tokens=40 # of each answer, at 50 a second
+hosts=(z4 m5 laptop)
 
 tools/setup.sh build
 build=$root/build-demo
@@ -16,119 +19,117 @@ echo "demo: building in build-demo"
 log=$(cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release 2>&1 &&
     ninja -C "$build" lease_program lease_agent_program slotserver 2>&1) || { echo "$log"; exit 70; }
 PATH=$build/bin:$PATH
-
-# ---- a host of its own: directory, configuration, server, agent ---------------------------------
-
-server=
 work=$(mktemp -d /tmp/lease-demo-XXXXXX)
-finish()
-{
-    trap - EXIT INT TERM HUP
-    local running
-    # the server at once, so that whoever waits for its answer ends too
-    [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || :
-    running=$(jobs -p)
-    # shellcheck disable=SC2086
-    [ -z "$running" ] || kill $running 2>/dev/null || :
-    wait
-    rm -rf "$work"
-}
+# shellcheck source=tools/demo_hosts.sh
+. tools/demo_hosts.sh
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-unset "${!LEASE_@}" STATE_DIRECTORY http_proxy
-mkdir -m 700 "$work/run"
-export LEASE_DIR=$work/run XDG_CONFIG_HOME=$work/config XDG_STATE_HOME=$work/state
+# ---- the fleet ------------------------------------------------------------------------------------
 
-# soon COMMAND...: until it is true, for 10 s at most
-soon()
+make_hosts
+for host in z4 m5; do
+    in_background "$host" slotserver --host "${address[$host]}" --port 8080 --slots 1 --tps 50
+    soon on "$host" curl -sf -o "$work/nothing" "$(url "$host")/_stats"
+done
+# one configuration for all: whose address a URL names, that host owns the provider
+cat >"$work/leasehold.conf" <<CONF
+provider z4 = llama.cpp+$(url z4)
+provider m5 = llama.cpp+$(url m5)
+peer = tcp://${address[z4]}
+CONF
+for host in "${hosts[@]}"; do
+    start_agent "$host"
+done
+
+# sees HOST PROVIDER: it is known there, its owner is heard, and its server has answered
+sees()
 {
-    local tries=200
-    until "$@" >/dev/null 2>&1; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || { echo "demo: never came true: $*" >&2; cat "$work"/*.log >&2; exit 70; }
-        sleep 0.05
+    on "$1" lease fleet --json | has \
+        "\"provider\":\"$2\",\"owner\":\"$2\"[^{]*\"state\":\"live\"[^{]*\\{[^{]*(\\{[^{]*)?\"health\":\"ok\""
+}
+
+all_see()
+{
+    local host
+    for host in "${hosts[@]}"; do
+        sees "$host" z4 && sees "$host" m5 || return 1
     done
 }
+soon all_see
+echo "demo: z4, m5 and a laptop, $(means)"
 
-slotserver --slots 1 --tps 50 --port-file "$work/port" >"$work/server.log" 2>&1 &
-server=$!
-disown # it is ended without a word
-soon test -s "$work/port"
-url=http://127.0.0.1:$(cat "$work/port")
-mkdir -p "$XDG_CONFIG_HOME/leasehold"
-echo "provider z4 = llama.cpp+$url" >"$XDG_CONFIG_HOME/leasehold/leasehold.conf"
-lease-agent >"$work/agent.log" 2>&1 &
-fleet_has()
+# ---- eight processes ------------------------------------------------------------------------------
+
+# What a placement does with what it was given.
+ask='curl -sS --fail --max-time 60 -o /dev/null -d "{\"prompt\":\"hello\",\"n_predict\":'$tokens'}" \
+    "$LEASE_URL/completion"'
+
+with_leases()
 {
-    lease fleet --json | grep -q "$1"
-}
-soon fleet_has '"health":"ok"'
-
-# ---- the placements -----------------------------------------------------------------------------
-
-request=(curl -sS --fail --max-time 60 -o /dev/null -d "{\"prompt\":\"hello\",\"n_predict\":$tokens}"
-    "$url/completion")
-
-with_a_lease()
-{
-    lease run z4 -- "${request[@]}"
+    on "$1" lease run z4,m5 -- sh -c "$ask"
 }
 
 without()
 {
-    "${request[@]}"
+    on "$1" env "LEASE_URL=$(url z4)" sh -c "$ask"
 }
 
-# placement HOW OUTCOME: one process; where no slot is to be had it inherits its parent's server
+# placement HOST HOW OUTCOME: one process; where no slot is to be had it inherits its parent's server
 placement()
 {
     local code=0
-    "$1" 2>>"$work/placements.log" || code=$?
+    "$2" "$1" 2>>"$work/placements.log" || code=$?
     case $code in
-    0) echo dispatched >"$2" ;;
-    75) echo fell-back >"$2" ;;
-    *) echo "failed $code" >"$2" ;;
+    0) echo dispatched >"$3" ;;
+    75) echo fell-back >"$3" ;;
+    *) echo "failed $code" >"$3" ;;
     esac
 }
 
-# all_of_them HOW: eight, one each 0.3 s; leaves the server's counters in HOW.stats
+# all_of_them HOW: eight, one each 0.3 s, from all hosts; leaves the servers' counters in HOW.HOST.stats
 all_of_them()
 {
-    local i pids=()
-    curl -sS -o /dev/null "$url/_reset"
-    for ((i = 1; i <= processes; i++)); do
-        placement "$1" "$work/$1.$i" &
+    local i pids=() host
+    for host in z4 m5; do on "$host" curl -sS -o "$work/nothing" "$(url $host)/_reset"; done
+    for ((i = 0; i < 8; i++)); do
+        placement "${hosts[i % 3]}" "$1" "$work/$1.$i" &
         pids+=($!)
-        [ $i != 2 ] || [ "$1" = without ] || show_fleet
+        [ $i != 2 ] || [ "$1" = without ] || show laptop
         sleep 0.3
     done
     wait "${pids[@]}"
-    curl -sS "$url/_stats" >"$work/$1.stats"
+    for host in z4 m5; do on "$host" curl -sS "$(url $host)/_stats" >"$work/$1.$host.stats"; done
 }
 
-show_fleet()
+show()
 {
-    soon fleet_has '"state":"dispatched"'
-    printf '\n$ lease fleet\n'
-    lease fleet
-    printf '\n$ lease ls\n'
-    lease ls
+    soon busy "$1"
+    printf '\n%s$ lease fleet\n' "$1"
+    on "$1" lease fleet
+    printf '\n%s$ lease ls\n' "$1"
+    on "$1" lease ls
     echo
+}
+
+busy()
+{
+    on "$1" lease fleet --json | has '"state":"dispatched"'
 }
 
 # counted HOW WORD: how many placements ended so
 counted()
 {
-    cat "$work/$1".[0-9]* | grep -c "^$2" || :
+    cat "$work/$1".[0-9] | grep -c "^$2" || :
 }
 
-# server HOW KEY: what the server counted
+# counter HOW KEY add|most: what the servers counted
 counter()
 {
-    sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p" "$work/$1.stats"
+    cat "$work/$1".*.stats | grep -o "\"$2\":[0-9]*" | awk -F: -v how="$3" \
+        '{ sum += $2; if ($2 > most) most = $2 } END { print how == "add" ? sum : most + 0 }'
 }
 
 seconds()
@@ -136,29 +137,75 @@ seconds()
     awk -v ms="$1" 'BEGIN { printf "%.1f s", ms / 1000 }'
 }
 
-echo "demo: $processes processes, one server with one slot; each that gets no slot falls back"
-all_of_them with_a_lease
-echo "demo: the same without Leasehold"
-all_of_them without
-
-# ---- the outcome --------------------------------------------------------------------------------
-
 row()
 {
     printf '%-28s %16s %16s\n' "$@"
 }
 
+echo "demo: 8 processes on 3 hosts, 2 servers with one slot each; who gets no slot falls back"
+all_of_them with_leases
+echo "demo: the same without Leasehold: each sees z4 idle, and sends"
+all_of_them without
 echo
 row '' 'with Leasehold' 'without'
 for word in dispatched fell-back failed; do
-    row "${word/-/ }" "$(counted with_a_lease $word)" "$(counted without $word)"
+    row "${word/-/ }" "$(counted with_leases $word)" "$(counted without $word)"
 done
-row 'queued at the server' "$(counter with_a_lease queued)" "$(counter without queued)"
-row 'longest wait in its queue' "$(seconds "$(counter with_a_lease queue_wait_longest_ms)")" \
-    "$(seconds "$(counter without queue_wait_longest_ms)")"
+row 'queued at a server' "$(counter with_leases queued add)" "$(counter without queued add)"
+row 'longest wait in its queue' "$(seconds "$(counter with_leases queue_wait_longest_ms most)")" \
+    "$(seconds "$(counter without queue_wait_longest_ms most)")"
 echo
-[ "$(counted with_a_lease failed)" = 0 ] && [ "$(counted without failed)" = 0 ] || {
+[ "$(counted with_leases failed)" = 0 ] && [ "$(counted without failed)" = 0 ] || {
     cat "$work/placements.log"
     exit 1
 }
-[ "$(counter with_a_lease queued)" = 0 ] || { echo "demo: a leased request had to queue"; exit 1; }
+[ "$(counter with_leases queued add)" = 0 ] || { echo "demo: a leased request had to queue"; exit 1; }
+
+# ---- an agent is killed, a cable pulled -----------------------------------------------------------
+
+# far_work SECONDS [OPTION...]: the laptop works at z4 for so long
+far_work()
+{
+    local n=$(($1 * 50)) # tokens
+    shift
+    in_background laptop lease run --wait 20 --label translation "$@" z4 -- sh -c "${ask/$tokens/$n}"
+    soon sees_lease z4 translation
+}
+
+sees_lease()
+{
+    on "$1" lease ls z4 --json | has "\"state\":\"dispatched\"[^}]*\"label\":\"$2\""
+}
+
+told()
+{
+    on "$1" lease fleet --json | has "$2"
+}
+
+echo "demo: the laptop works at z4; z4's agent is killed with -9, and started again"
+far_work 4
+kill -KILL "${agent[z4]}"
+in_time 5 not kill -0 "${agent[z4]}"
+start_agent z4
+sees_lease z4 translation || { echo "demo: z4 forgot the lease"; exit 1; }
+echo "  z4 knows the lease: $(on z4 lease ls z4 | tail -n 1)"
+in_time 20 not sees_lease z4 translation
+echo "  and it was given back when the work was done"
+
+if can_pull; then
+    echo "demo: the laptop works at z4, and its cable is pulled"
+    far_work 20 --ttl 2
+    pull laptop
+    in_time 20 told z4 '"kind":"orphan"'
+    echo "  z4: its lease ran out, the work goes on and has a name:" \
+        "$(on z4 lease fleet --json | grep -o '"kind":"orphan".*"label":"[a-z]*"' | sed 's/.*"label"/"label"/')"
+    in_time 20 told laptop '"state":"(stale|lost)"'
+    echo "  the laptop counts z4 and m5 as unknown"
+    plug laptop
+    in_time 20 sees_lease z4 translation
+    echo "  plugged in again, the work has a new lease: $(on z4 lease ls z4 | tail -n 1)"
+    in_time 40 not sees_lease z4 translation
+    in_time 10 all_see
+    echo "  and all is as it was"
+fi
+echo "demo: done"

@@ -23,12 +23,12 @@
 
 void say(const char *format, ...)
 {
-    char raw[1024], line[1024];
+    char raw[1024], line[sizeof raw];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(raw, sizeof raw, format, arguments);
     va_end(arguments);
-    text_copy(line, sizeof line, raw);
+    text_copy(line, sizeof line, raw); /* names and paths may be anybody's */
     fprintf(stderr, "lease-agent: %s\n", line);
 }
 

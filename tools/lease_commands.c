@@ -145,6 +145,9 @@ int command_acquire(struct cli *cli)
     if (rc < 0)
         return say_refusal(cli, cli->options.operands[0], rc, &verdict);
     warn_of_agent(cli);
+    if (request.ttl_ms > HELD_MS_MAX)
+        say("warning: it is held for %d s at most; --ttl counts from lease verify on",
+            HELD_MS_MAX / 1000);
     return hand_over(cli, &lease);
 }
 

@@ -72,8 +72,9 @@ static void check_configuration(struct doctor *doctor)
     if (!cli->config_path[0])
         doctor_ok(doctor, check, "there is none");
     else if (cli->config.warnings.count == 0)
-        doctor_ok(doctor, check, "%s, %zu providers, %zu pools", cli->config_path,
-                  cli->config.providers.count, cli->config.pool_count);
+        doctor_ok(doctor, check, "%s, %zu provider%s, %zu pool%s", cli->config_path,
+                  cli->config.providers.count, cli->config.providers.count == 1 ? "" : "s",
+                  cli->config.pool_count, cli->config.pool_count == 1 ? "" : "s");
 }
 
 /* ---- the runtime directory and who speaks ---------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "agent/probe.h"
@@ -127,9 +128,38 @@ static void check_lock(struct doctor *doctor, const char *name, struct host_lock
         say_locked(doctor, name);
 }
 
+#define FREE_SPACE "free some space there, or set LEASE_DIR to another directory"
+
+/* Of a book that is still to be made. */
+static void check_space(struct doctor *doctor, const struct provider_spec *spec, int dir)
+{
+    struct statvfs facts;
+    if (fstatvfs(dir, &facts) < 0)
+        return;
+    bool no_inodes = facts.f_files > 0 && facts.f_favail == 0;
+    if ((uint64_t)facts.f_bavail * facts.f_frsize < sizeof(struct host_file) || no_inodes)
+        doctor_wrong(doctor, spec->name, FREE_SPACE,
+                     "its book needs %zu KiB in %s, and there %s left",
+                     sizeof(struct host_file) / 1024, doctor->directory,
+                     no_inodes ? "are no inodes" : "is less");
+}
+
+/* The mend of a book that cannot be opened. */
+static const char *mend_of(int error, const struct stat *facts)
+{
+    if (error == LEASE_ENOSPC)
+        return FREE_SPACE;
+    if (error != LEASE_EPERM)
+        return "end who uses it, then remove that file";
+    return S_ISREG(facts->st_mode) ? "let its owner give you access, or remove it"
+                                   : "remove it: it is no regular file";
+}
+
 /* With a book that cannot be used each process counts its own leases only. */
 static void check_book(struct doctor *doctor, const struct provider_spec *spec)
 {
+    char name[HOST_TABLE_NAME_SIZE];
+    struct stat facts;
     static struct host_table table; /* both large */
     static struct book book;
     struct book_settings settings;
@@ -137,6 +167,13 @@ static void check_book(struct doctor *doctor, const struct provider_spec *spec)
     int dir = open(doctor->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return; /* told of the directory already */
+    host_table_name(spec->name, name);
+    if (fstatat(dir, name, &facts, AT_SYMLINK_NOFOLLOW) < 0 ||
+        (S_ISREG(facts.st_mode) && facts.st_size == 0)) {
+        check_space(doctor, spec, dir); /* nobody has made it yet, and it is not ours to make */
+        close(dir);
+        return;
+    }
     book_settings_default(&settings);
     book_init(&book, spec->name, &settings);
     int rc = host_table_open(&table, dir, spec->name, &book, &options);
@@ -146,11 +183,12 @@ static void check_book(struct doctor *doctor, const struct provider_spec *spec)
         host_table_close(&table);
     } else if (rc == LEASE_ELOCKED) {
         say_locked(doctor, spec->name);
-    } else if (rc != LEASE_EUNKNOWN) /* which is a book that nobody has made yet */
-        doctor_wrong(doctor, spec->name, "end who uses it, then remove that file",
-                     "its book %s/%s" HOST_TABLE_SUFFIX " cannot be used (%s): processes of this "
-                     "host do not see each other's leases",
-                     doctor->directory, spec->name, lease_strerror(rc));
+    } else {
+        doctor_wrong(doctor, spec->name, mend_of(rc, &facts),
+                     "its book %s/%s cannot be used (%s): processes of this host do not see each "
+                     "other's leases",
+                     doctor->directory, name, lease_strerror(rc));
+    }
 }
 
 void doctor_check_provider(struct doctor *doctor, const struct provider_spec *spec)

@@ -11,20 +11,40 @@
 #include "broker/host_process.h"
 #include "broker/host_table.h"
 
-/* The state letter of /proc/PID/stat, after the name in parentheses, which may hold anything. */
-bool host_is_stopped(uint32_t pid)
+#define STAT_SIZE     512
+#define ANCESTORS_MAX 64
+
+/* What /proc/PID/stat says after the name in parentheses, which may hold anything; "" where there is
+ * no such process. text has STAT_SIZE bytes. */
+static const char *stat_of(uint32_t pid, char *text)
 {
-    char path[32], text[512];
+    char path[32];
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    ssize_t size = fd >= 0 ? read(fd, text, STAT_SIZE - 1) : -1;
     if (fd >= 0)
         close(fd);
-    if (size <= 0)
-        return false;
-    text[size] = '\0';
+    text[size > 0 ? size : 0] = '\0';
     const char *after = strrchr(text, ')');
-    return after && after[1] == ' ' && (after[2] == 'T' || after[2] == 't');
+    return after && after[1] == ' ' ? after + 2 : "";
+}
+
+bool host_is_stopped(uint32_t pid)
+{
+    char text[STAT_SIZE];
+    const char *state = stat_of(pid, text);
+    return *state == 'T' || *state == 't';
+}
+
+bool host_is_ancestor(uint32_t pid)
+{
+    uint32_t at = (uint32_t)getppid();
+    for (int i = 0; i < ANCESTORS_MAX && at > 1 && at != pid; i++) {
+        char text[STAT_SIZE];
+        if (sscanf(stat_of(at, text), "%*c %u", &at) != 1)
+            return false;
+    }
+    return at == pid && pid > 1;
 }
 
 static bool read_beat(const char *directory, struct host_beat *beat)

@@ -24,4 +24,7 @@ bool host_speaker_lives(const char *directory);
 uint32_t host_book_locked_by(const char *directory, const char *provider);
 bool host_is_stopped(uint32_t pid);
 
+/* It is the parent of this process, or a parent's parent. */
+bool host_is_ancestor(uint32_t pid);
+
 #endif

@@ -17,6 +17,7 @@
 
 #include "broker/record.h"
 #include "tools/lease_ask.h"
+#include "tools/lease_host.h"
 
 #define GRACE_MS  5000 /* from SIGTERM to SIGKILL, where a lost lease ends the command */
 #define INSIST_MS 20   /* between attempts to end a wait */
@@ -212,6 +213,8 @@ static void take_events(struct run *run)
     while (lease_event_next(run->cli->agent, &event) == 0 && event.kind != LEASE_EVENT_NONE)
         if (event.kind == LEASE_EVENT_LOST)
             lease_lost(run, &event);
+        else if (event.kind == LEASE_EVENT_BOOK)
+            say("warning: %s", event.reason);
 }
 
 static void take_deadlines(struct run *run)
@@ -334,11 +337,19 @@ static const struct lease_view *find_view(const struct lease_fleet *fleet, const
     return NULL;
 }
 
-static const struct lease_entry *find_entry(const struct lease_fleet *fleet, const char *id)
+/* By its name; or by its holder, which runs us and has taken another one since, after that one was
+ * lost. */
+static const struct lease_entry *find_entry(const struct lease_fleet *fleet,
+                                            const struct lease_view *view, const char *id)
 {
-    for (uint32_t i = 0; i < fleet->lease_count; i++)
-        if (strcmp(fleet->leases[i].id, id) == 0)
-            return &fleet->leases[i];
+    uint32_t count = view ? view->lease_count : 0;
+    const struct lease_entry *leases = count > 0 ? &fleet->leases[view->first_lease] : NULL;
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(leases[i].id, id) == 0)
+            return &leases[i];
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(leases[i].host, fleet->view_from) == 0 && host_is_ancestor(leases[i].pid))
+            return &leases[i];
     return NULL;
 }
 
@@ -376,12 +387,12 @@ static enum parent find_parent(const struct cli *cli, struct lease *lease)
     if (!text || !lease_id_parse(text, lease->provider, &id) ||
         !is_candidate(cli, lease->provider) || lease_fleet(cli->agent, &fleet) < 0)
         return PARENT_NONE;
-    snprintf(lease->id, sizeof lease->id, "%s", text);
     const struct lease_view *view = find_view(fleet, lease->provider);
-    const struct lease_entry *entry = find_entry(fleet, text);
+    const struct lease_entry *entry = find_entry(fleet, view, text);
     enum parent parent = entry                   ? PARENT_KNOWN
                          : is_out_of_sight(view) ? PARENT_BELIEVED
                                                  : PARENT_NONE;
+    snprintf(lease->id, sizeof lease->id, "%s", entry ? entry->id : text);
     if (view && entry)
         fill_parent(lease, view, entry);
     lease_fleet_free(&fleet);

@@ -31,6 +31,9 @@ int exit_code_of(const struct cli *cli, int error)
     case LEASE_EFULL:
     case LEASE_ELOCKED:
     case LEASE_ETIMEOUT:
+    case LEASE_ENOSPC: /* a book that cannot be used, with an agent that could decide */
+    case LEASE_ELAYOUT:
+    case LEASE_EDAMAGED:
     case LEASE_EPERM: return cli->options.busy_code;
     case LEASE_EGONE: return EXIT_GONE;
     case LEASE_EUNKNOWN:
@@ -103,7 +106,7 @@ int say_refusal(const struct cli *cli, const char *what, int error,
         mend = " (--require any takes less)";
     else if (error == LEASE_EPERM && (cli->command->options & OPTION_FORCE))
         mend = " (--force ends it all the same)";
-    else if (error == LEASE_ELAYOUT || error == LEASE_EDAMAGED)
+    else if (error == LEASE_ELAYOUT || error == LEASE_EDAMAGED || error == LEASE_ENOSPC)
         mend = " (`lease doctor` says what to do)";
     say("%s: %s%s", what, reason, mend);
     return exit_code_of(cli, error);

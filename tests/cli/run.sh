@@ -357,6 +357,7 @@ run x, -- true
 run x/y -- true
 run --provider x x -- true
 run --provider x=gopher://h x -- true
+run --provider x=static:1,key-file=/nonexistent x -- true
 run --config /nonexistent x -- true
 acquire
 acquire x y
@@ -670,6 +671,115 @@ case_a_wait_outlasts_a_lock()
     until_true has_tried_often $waiter
     end_in_the_lock
     wait $waiter || broken "a wait ended with $?: $(cat err)"
+}
+
+# A book that is spoilt under a living holder: how, and what is said of it
+spoil_under_a_holder()
+{
+    rm -f holder.err
+    start x -- sleep 600 2>holder.err
+    local holder=$!
+    until_true lease_count_is 1
+    eval "$1"
+    until_true grep -q "warning: the book of x $2" holder.err
+    [ "$(wc -l <holder.err)" = 1 ] || broken "not one line: $(cat holder.err)"
+    until_true lease_count_is 1
+    expect 75 run x -- true
+    kill -TERM $holder
+    wait $holder 2>/dev/null
+    gone_afterwards
+    expect 0 run x -- true
+    silent err
+}
+
+case_a_spoilt_book_is_told_by_its_holder()
+{
+    spoil_under_a_holder ': >"$LEASE_DIR/x.v1.book"' 'was cut short'
+    spoil_under_a_holder 'rm "$LEASE_DIR/x.v1.book"' 'was removed'
+    spoil_under_a_holder 'rm -r "$LEASE_DIR"' 'was removed'
+}
+
+# Its lease has another name then, and waiting for it would still be waiting for oneself.
+case_nested_in_a_lease_that_was_taken_again()
+{
+    start x -- sh -c 'until [ -e go ]; do sleep 0.01; done
+        "$1" run --provider "$2" --nested share x -- sh -c "echo \$LEASE_ID" >shared
+        "$1" run --provider "$2" --wait 60 x -- true' - "$lease" $x 2>err
+    until_true lease_count_is 1
+    rm "$LEASE_DIR/x.v1.book"
+    until_true grep -q 'was removed' err
+    until_true lease_count_is 1
+    own ls --json | grep -o 'x:[a-z2-7]\{26\}' | head -n 1 >wanted
+    : >go
+    wait $!
+    [ $? = 75 ] || broken "it waited for itself"
+    says err 'already runs under'
+    cmp -s shared wanted || broken "shares $(cat shared) instead of $(cat wanted)"
+}
+
+case_an_emptied_book_is_told_by_whoever_finds_it()
+{
+    expect 0 run x -- true
+    : >"$LEASE_DIR/x.v1.book"
+    expect 0 run x -- true
+    one_line
+    says err 'warning: the book of x was empty'
+    expect 0 run x -- true
+    silent err
+}
+
+case_the_agent_tells_of_a_removed_book()
+{
+    start_agent
+    rm "$LEASE_DIR/x.v1.book"
+    until_true grep -q 'lease-agent: the book of x was removed' agent.err
+    end_agent
+}
+
+case_a_long_time_to_live_is_warned_of()
+{
+    expect 0 own acquire --ttl 300 x
+    one_line
+    says err 'held for 60 s at most'
+    expect 0 own release "$(cat out)"
+    expect 0 own acquire --ttl 60 x
+    silent err
+}
+
+case_escapes_reach_no_terminal()
+{
+    export LEASE_DIR=$work/$(printf 'dir-\033[31m')
+    mkdir -m 700 "$LEASE_DIR"
+    expect 0 own status
+    ! grep -q "$(printf '\033')" out || broken "status prints an escape"
+    start_agent
+    ! grep -q "$(printf '\033')" agent.err || broken "the agent prints an escape"
+    end_agent
+}
+
+case_a_program_that_cannot_be_run()
+{
+    expect 75 "$lease" run --provider p=exec:/nonexistent p -- true
+    one_line
+    says err 'the program tells nothing: /nonexistent: '
+}
+
+# What stands in the book's place is named, with the mend.
+case_something_else_in_the_books_place()
+{
+    local book=$LEASE_DIR/x.v1.book
+    ln -s /etc/passwd "$book"
+    expect 0 run x -- true
+    one_line
+    says err 'x.v1.book is a symbolic link: remove it'
+    expect 1 own doctor
+    says out 'mend: remove it'
+    rm "$book" && mkfifo "$book"
+    expect 0 run x -- true
+    says err 'x.v1.book is no regular file: remove it'
+    rm "$book" && mkdir "$book"
+    expect 0 run x -- true
+    says err 'x.v1.book is a directory: remove it'
 }
 
 # What is printed where nobody listens must not land in the file that is opened next: a book.

@@ -239,6 +239,21 @@ pid_t stage_lease_begin(struct stage *stage, int *out, const char *argument, ...
 
 /* ---- contenders ------------------------------------------------------------------------- */
 
+/* Only then does the signal that ends it make it tell what it has had. */
+static bool catches_term(pid_t pid)
+{
+    char path[32], line[128];
+    unsigned long long caught = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "SigCgt: %llx", &caught) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return caught >> (SIGTERM - 1) & 1;
+}
+
 void stage_contend(struct stage *stage, unsigned count)
 {
     char *argv[] = {(char *)(uintptr_t)CONTENDER_PROGRAM, stage->spec, NULL};
@@ -247,6 +262,8 @@ void stage_contend(struct stage *stage, unsigned count)
         assert_true(at < CONTENDERS_MAX);
         stage->contenders[at] = stage_spawn(stage, argv, &stage->contender_outs[at]);
     }
+    for (unsigned i = 0; i < stage->contender_count; i++)
+        assert_true(STAGE_UNTIL(catches_term(stage->contenders[i]), 5000));
 }
 
 static void take_sum(int out, struct contest *sum)

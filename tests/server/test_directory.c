@@ -137,19 +137,58 @@ static void mount_small(const struct stage *stage, const char *options, unsigned
         skip();
 }
 
+static void doctor_says(struct stage *stage, const char *text)
+{
+    struct ran ran = stage_lease(stage, "doctor", NULL);
+    if (ran.code != 1 || !strstr(ran.out, text))
+        fail_msg("exit %d, no '%s' in %s", ran.code, text, ran.out);
+    ran_done(&ran);
+}
+
+static bool agent_speaks(struct stage *stage)
+{
+    struct ran ran = stage_lease(stage, "status", "--json", NULL);
+    bool speaks = strstr(ran.out, "\"alive\":true,\"stopped\":false") != NULL;
+    ran_done(&ran);
+    return speaks;
+}
+
+static void refuses(struct stage *stage, const char *text)
+{
+    struct ran ran = stage_lease(stage, "run", "x", "--", "true", NULL);
+    assert_int_equal(ran.code, 75);
+    ran_says(&ran, text);
+    ran_done(&ran);
+}
+
 static void test_full(void **state)
 {
     struct stage stage;
     open_without_server(&stage, *state);
     mount_small(&stage, "size=64k,mode=0700", 0);
-    degrades(&stage, "no space");
+    doctor_says(&stage, "free some space");
+    degrades(&stage, "free some");
+    doctor_says(&stage, "free some space");
     char *argv[] = {(char *)(uintptr_t)LEASE_AGENT_PROGRAM, (char *)(uintptr_t) "--provider",
                     stage.spec, NULL};
     pid_t agent = stage_spawn(&stage, argv, NULL);
-    degrades(&stage, "no space");
+    assert_true(STAGE_UNTIL(agent_speaks(&stage), 5000));
+    refuses(&stage, "no space"); /* two of them would each go alone */
     kill(agent, SIGTERM);
     int code = stage_await(&stage, agent, 5000);
     assert_true(code == 0 || code == 69 || code == 70);
+    assert_int_equal(umount2(stage.run, MNT_DETACH), 0);
+    stage_close(&stage);
+}
+
+static void test_no_inodes(void **state)
+{
+    struct stage stage;
+    open_without_server(&stage, *state);
+    mount_small(&stage, "nr_inodes=1,mode=0700", 0);
+    doctor_says(&stage, "no inodes");
+    degrades(&stage, "no inodes");
+    daemon_refuses(&stage, 70);
     assert_int_equal(umount2(stage.run, MNT_DETACH), 0);
     stage_close(&stage);
 }
@@ -159,7 +198,7 @@ static void test_read_only(void **state)
     struct stage stage;
     open_without_server(&stage, *state);
     mount_small(&stage, "mode=0700", MS_RDONLY);
-    degrades(&stage, stage.run);
+    degrades(&stage, "mounted read-only");
     daemon_refuses(&stage, 69);
     assert_int_equal(umount2(stage.run, MNT_DETACH), 0);
     stage_close(&stage);
@@ -466,6 +505,7 @@ int main(int argc, char **argv)
         ALONE(test_foreign_owner),
         ALONE(test_open_to_all),
         ALONE(test_full),
+        ALONE(test_no_inodes),
         ALONE(test_read_only),
         ALONE(test_network_file_systems),
         IN_NEW_COMPANY(test_removed_while_held),

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -132,6 +133,29 @@ static void the_first_initialises_and_the_second_finds_it_so(void **state)
     assert_true(room->a->book.head.instance == (uint64_t)(uintptr_t)room->a);
     assert_true(room->b->book.head.instance == room->a->book.head.instance);
     assert_int_equal(room->b->book.head.epoch, 1000);
+}
+
+/* An empty file is one that was just made, unless somebody has written it before. */
+static void who_initialises_knows_what_was_there(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_true(room->a->table.made);
+    assert_false(room->a->table.emptied);
+    assert_int_equal(open_seat(room, room->b, true), 0);
+    assert_false(room->b->table.made);
+    host_table_close(&room->b->table);
+    host_table_close(&room->a->table);
+    int fd = openat(room->dir, "z4.v1.book", O_RDWR | O_TRUNC | O_CLOEXEC);
+    struct statx facts = {0};
+    bool tells = statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &facts) == 0 &&
+                 (facts.stx_mask & STATX_BTIME) != 0;
+    struct timespec later[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = facts.stx_btime.tv_sec + 1}};
+    assert_int_equal(futimens(fd, later), 0); /* the clock of files is a coarse one */
+    close(fd);
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_true(room->a->table.made);
+    assert_int_equal(room->a->table.emptied, tells);
 }
 
 static void of_sixteen_at_once_one_initialises(void **state)
@@ -405,6 +429,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_book_that_nobody_made_is_unknown),
         TEST(the_first_initialises_and_the_second_finds_it_so),
+        TEST(who_initialises_knows_what_was_there),
         TEST(of_sixteen_at_once_one_initialises),
         TEST(another_boot_begins_afresh_above_the_old_epoch),
         TEST(what_one_commits_the_other_loads),
