@@ -255,6 +255,7 @@ void peers_beside(const char *endpoint, uint32_t port, char *to);
 void errands_run(struct room *room, ns_t now);
 void errands_drop(struct room *room);
 void errands_close(struct room *room);
+bool errands_are_full(const struct room *room); /* what is due to be asked waits */
 ns_t errands_deadline(const struct room *room, ns_t now);
 void errands_owe(struct room *room, const char *provider, struct lease_id id, bool renew,
                  ns_t until_ns);

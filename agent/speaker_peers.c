@@ -18,6 +18,7 @@
 #define STATIC_MOST_NS (5 * NS_PER_SEC)
 #define LOOKUP_NS      (3 * NS_PER_SEC)
 #define RESOLVED_NS    (60 * NS_PER_SEC)
+#define OTHER_NS       NS_PER_SEC
 #define EACH_NS        (5 * NS_PER_MS) /* between two of many peers that are to be asked anew */
 
 /* A peer of the configuration. */
@@ -150,6 +151,15 @@ static void begin_contact(struct room *room, uint32_t index)
     snprintf(contact->endpoint, sizeof contact->endpoint, "%s", peer->in_use ? peer->endpoint : "");
 }
 
+/* Of two who were told of each other at the same time one asks, which tells the other enough; where the
+ * one cannot, the other does after a while. */
+static ns_t hello_wait(const struct room *room, const struct fleet_peer *peer)
+{
+    bool goes_first = peer->is_static || peer->heard_ns != 0 || !room->endpoint[0] ||
+                      memcmp(room->speaker->id, peer->id, sizeof peer->id) > 0;
+    return goes_first ? some_of(100 * NS_PER_MS) : OTHER_NS + some_of(OTHER_NS);
+}
+
 static void look_after(struct room *room, uint32_t index, ns_t now)
 {
     const struct fleet_peer *peer = &room->fleet->peers[index];
@@ -160,7 +170,7 @@ static void look_after(struct room *room, uint32_t index, ns_t now)
     if (!peer->in_use || !peer->endpoint[0] || contact->is_self)
         contact->hello = false;
     else if (!live && !contact->hello)
-        ask_soon(contact, now + some_of(100 * NS_PER_MS));
+        ask_soon(contact, now + hello_wait(room, peer));
 }
 
 static void look_after_all(struct room *room, ns_t now)
@@ -302,7 +312,8 @@ bool peers_next_list(struct room *room, ns_t now, uint32_t *peer)
         *peer = i;
         found = true;
     }
-    ns_t least = LOOK_NS / 4, wait = room->list_wait_ns * 2;
+    ns_t least = LOOK_NS / 4 + room->fleet->peer_count * EACH_NS; /* long lists are dear */
+    ns_t wait = room->list_wait_ns * 2;
     wait = wait < least ? least : wait > 8 * LOOK_NS ? 8 * LOOK_NS : wait;
     room->list_wait_ns = found ? wait : room->list_wait_ns;
     room->list_ns = now + (found ? wait : LOOK_NS);
@@ -369,6 +380,8 @@ ns_t peers_deadline(const struct room *room)
     ns_t first = room->look_ns;
     for (uint32_t i = 0; i < room->names->count; i++)
         first = room->names->names[i].next_ns < first ? room->names->names[i].next_ns : first;
+    if (errands_are_full(room)) /* the loop would not sleep until one of them ends */
+        return first;
     for (uint32_t i = 0; i < room->gap_count; i++)
         first = room->gaps[i].due_ns < first ? room->gaps[i].due_ns : first;
     for (uint32_t i = 0; i < room->fleet->peer_count; i++)
