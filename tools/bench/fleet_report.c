@@ -23,17 +23,22 @@ static void print_times(const struct fleet_way *way, const struct fleet_times *t
     printf("\n");
 }
 
+static void print_head(void)
+{
+    printf("  %-18s %-15s %8s %9s %9s %9s %8s %8s\n", "", "", "n", "p50", "p99", "p99.9", "x p50",
+           "x p99");
+}
+
 void fleet_print_ways(const struct fleet_settings *settings, const struct fleet_row *rows,
                       uint32_t count)
 {
-    static const char *const head = "  %-18s %-15s %8s %9s %9s %9s %8s %8s\n";
     printf("asking, on loopback, in turns; microseconds; ratios to the first\n");
     printf("\npaced, %u a second of each\n", settings->a_second);
-    printf(head, "", "", "n", "p50", "p99", "p99.9", "x p50", "x p99");
+    print_head();
     for (uint32_t i = 0; i < count; i++)
         print_times(rows[i].way, &rows[i].paced, &rows[0].paced);
     printf("\nflat out\n");
-    printf(head, "", "", "n", "p50", "p99", "p99.9", "x p50", "x p99");
+    print_head();
     for (uint32_t i = 0; i < count; i++)
         print_times(rows[i].way, &rows[i].flat_out, &rows[0].flat_out);
 }
