@@ -167,6 +167,11 @@ void provider_free(struct provider *provider);
 int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms);
 
+/* The same without waking who sleeps on the book: that is owed, for when there is time. */
+int provider_step_owing(struct provider *provider, struct event *event, struct effects *effects,
+                        int64_t budget_ms, struct host_wakes *owed);
+void provider_wake(struct provider *provider, struct host_wakes *owed);
+
 /* The same where nobody knows how to ask the server: leases alone decide. */
 int provider_step_blind(struct provider *provider, struct event *event, struct effects *effects,
                         int64_t budget_ms);

@@ -382,10 +382,10 @@ int ask_send(struct asker *asker, const char *endpoint, const struct message *re
         return LEASE_EFORK;
     }
     ask_end(ask);
-    if (request->reply || asker_check_endpoint(endpoint) != 0) {
+    if (request->reply || !endpoint) {
         return LEASE_EINVAL;
     }
-    struct connection *connection = take_idle(asker, endpoint);
+    struct connection *connection = take_idle(asker, endpoint); /* whose endpoint was checked */
     if (connection) {
         ns_t idle_ns = host_now_ns() - connection->idle_ns;
         int error = send_over(asker, connection, request, ask);
@@ -397,7 +397,10 @@ int ask_send(struct asker *asker, const char *endpoint, const struct message *re
             discard(asker, connection);
         }
     }
-    int error = make(asker, endpoint, &connection);
+    int error = asker_check_endpoint(endpoint);
+    if (error == 0) {
+        error = make(asker, endpoint, &connection);
+    }
     return error != 0 ? error : send_over(asker, connection, request, ask);
 }
 

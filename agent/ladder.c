@@ -108,10 +108,11 @@ static void request_for_owner(const struct asking *asking, struct request *reque
         agent_request_id(&request->id);
     if (request->verb == VERB_ACQUIRE && request->wait_ms > 0)
         remote_draw_id(asking->agent, &request->lease);
-    request->epoch = remote_epoch(asking->provider, &asking->route, request->lease);
+    bool known =
+        remote_known(asking->provider, &asking->route, request->lease, &request->epoch, &record);
     if (request->holder.host[0])
         return;
-    if (remote_peek(asking->provider, request->lease, &record) && record.holder.local)
+    if (known && record.holder.local)
         request->holder = record.holder;
     else
         asking_holder(asking, &request->holder);
@@ -132,7 +133,7 @@ static void take(struct asking *asking, const struct remote_reply *reply)
         words = reply->answer.verdict == ANSWER_GO ? "go"
                 : reply->error                     ? lease_error_text(reply->error)
                                                    : "";
-    snprintf(asking->text, sizeof asking->text, "%s", words);
+    text_copy(asking->text, sizeof asking->text, words);
 }
 
 /* Until the owner answers, is silent, or this handle is to come back. */

@@ -18,7 +18,8 @@
 #include "broker/host_random.h"
 
 static int provider_step_locked(struct provider *provider, struct event *event,
-                                struct effects *effects, int64_t budget_ms);
+                                struct effects *effects, int64_t budget_ms,
+                                struct host_wakes *owed);
 static void settle_probed(struct provider *provider);
 
 /* ---- the book -------------------------------------------------------------------------------- */
@@ -160,7 +161,7 @@ static void tell_static(struct provider *provider)
     struct effects effects;
     struct event event = {.kind = EVENT_READING, .reading = &reading};
     if (probe_now(&provider->spec, PROBE_QUICK, last, PROBE_MS, host_now_ns, &reading) == 0)
-        provider_step_locked(provider, &event, &effects, LOCK_BUDGET_MS);
+        provider_step_locked(provider, &event, &effects, LOCK_BUDGET_MS, NULL);
 }
 
 /* The caller holds provider->mutex. */
@@ -332,9 +333,9 @@ static ns_t begun_ns(const struct provider *provider)
     return provider->reach == LEASE_REACH_HOST ? provider->host.lock.taken_ns : host_now_ns();
 }
 
-/* The caller holds provider->mutex. */
+/* The caller holds provider->mutex. owed: who sleeps is to be woken later, by provider_wake. */
 static int provider_step_locked(struct provider *provider, struct event *event,
-                                struct effects *effects, int64_t budget_ms)
+                                struct effects *effects, int64_t budget_ms, struct host_wakes *owed)
 {
     int error = begin(provider, budget_ms);
     if (error < 0)
@@ -349,19 +350,24 @@ static int provider_step_locked(struct provider *provider, struct event *event,
     if (changed)
         wakes = host_words_mark(provider->words, effects);
     table_end(provider->table);
-    host_words_wake(provider->words, wakes);
+    if (!owed) {
+        host_words_wake(provider->words, wakes);
+        return 0;
+    }
+    owed->all = owed->all || wakes.all;
+    owed->called |= wakes.called;
     return 0;
 }
 
 static int step_in_group(struct provider *provider, bool blind, struct event *event,
-                         struct effects *effects, int64_t budget_ms)
+                         struct effects *effects, int64_t budget_ms, struct host_wakes *owed)
 {
     int error = group_enter(provider, budget_ms);
     if (error < 0)
         return error;
     pthread_mutex_lock(&provider->mutex);
     provider->blind = blind;
-    error = provider_step_locked(provider, event, effects, budget_ms);
+    error = provider_step_locked(provider, event, effects, budget_ms, owed);
     provider->blind = false;
     if (blind && provider->table)
         settle_probed(provider);
@@ -373,13 +379,30 @@ static int step_in_group(struct provider *provider, bool blind, struct event *ev
 int provider_step(struct provider *provider, struct event *event, struct effects *effects,
                   int64_t budget_ms)
 {
-    return step_in_group(provider, false, event, effects, budget_ms);
+    return step_in_group(provider, false, event, effects, budget_ms, NULL);
+}
+
+int provider_step_owing(struct provider *provider, struct event *event, struct effects *effects,
+                        int64_t budget_ms, struct host_wakes *owed)
+{
+    return step_in_group(provider, false, event, effects, budget_ms, owed);
+}
+
+void provider_wake(struct provider *provider, struct host_wakes *owed)
+{
+    struct host_wakes wakes = *owed;
+    if (!wakes.all && !wakes.called)
+        return;
+    *owed = (struct host_wakes){0};
+    pthread_mutex_lock(&provider->mutex);
+    host_words_wake(provider->words, wakes);
+    pthread_mutex_unlock(&provider->mutex);
 }
 
 int provider_step_blind(struct provider *provider, struct event *event, struct effects *effects,
                         int64_t budget_ms)
 {
-    return step_in_group(provider, true, event, effects, budget_ms);
+    return step_in_group(provider, true, event, effects, budget_ms, NULL);
 }
 
 void provider_follow(struct provider *provider)

@@ -48,18 +48,31 @@ bool remote_peek(struct provider *provider, struct lease_id id, struct record *c
     return peek(provider, id, copy, &cell);
 }
 
-uint64_t remote_epoch(struct provider *provider, const struct route *route, struct lease_id id)
+bool remote_known(struct provider *provider, const struct route *route, struct lease_id id,
+                  uint64_t *epoch, struct record *copy)
 {
+    const struct record *record = NULL;
     uint64_t named = 0, heard = 0;
     pthread_mutex_lock(&provider->mutex);
     if (provider->table && provider_look(provider) == 0) {
-        const struct record *record = id.counter ? book_find(provider->book, id, UINT32_MAX) : NULL;
+        record = id.counter ? book_find(provider->book, id, UINT32_MAX) : NULL;
         if (record && (record->flags & RECORD_NAMED))
             named = record->token >> TOKEN_BITS;
+        if (record)
+            *copy = *record;
         heard = mirror_epoch(provider->book);
     }
     pthread_mutex_unlock(&provider->mutex);
-    return named ? named : heard > route->epoch ? heard : route->epoch;
+    *epoch = named ? named : heard > route->epoch ? heard : route->epoch;
+    return record != NULL;
+}
+
+uint64_t remote_epoch(struct provider *provider, const struct route *route, struct lease_id id)
+{
+    struct record record;
+    uint64_t epoch;
+    remote_known(provider, route, id, &epoch, &record);
+    return epoch;
 }
 
 static int take_state(struct provider *provider, const struct gossip_state *told,
@@ -237,7 +250,12 @@ int remote_send(struct remote_ask *self, struct provider *provider, const struct
     self->request = *request;
     self->end_ns = end_ns;
     self->sent_ns = host_now_ns();
-    return send(self);
+    int error = send(self);
+    /* What the answer will be written to is looked at while there is nothing else to do. */
+    struct record record;
+    if (error == 0)
+        remote_peek(provider, request->lease, &record);
+    return error;
 }
 
 void remote_end(struct remote_ask *self)

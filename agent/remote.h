@@ -110,4 +110,8 @@ void remote_draw_id(struct lease_agent *agent, struct lease_id *id);
  * its token. */
 uint64_t remote_epoch(struct provider *provider, const struct route *route, struct lease_id id);
 
+/* Both with one look: the epoch, and the record if there is one. */
+bool remote_known(struct provider *provider, const struct route *route, struct lease_id id,
+                  uint64_t *epoch, struct record *copy);
+
 #endif

@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include "agent/speaker_fleet.h"
 #include "broker/host_clock.h"
@@ -211,44 +210,6 @@ static bool should_stop(const struct speaker *speaker)
     return atomic_load_explicit(&speaker->stop, memory_order_acquire);
 }
 
-static void drain(int fd)
-{
-    uint64_t count;
-    while (read(fd, &count, sizeof count) > 0)
-        continue;
-}
-
-static int add_room(struct room *room, zmq_pollitem_t *items, ns_t until_ns)
-{
-    int fds[ROOM_ERRANDS];
-    uint32_t count = room_fds(room, fds);
-    for (uint32_t i = 0; i < count; i++)
-        items[i] = (zmq_pollitem_t){.fd = fds[i], .events = ZMQ_POLLIN};
-    void *heard = room_socket(room);
-    if (heard)
-        items[count++] = (zmq_pollitem_t){.socket = heard, .events = ZMQ_POLLIN};
-    room_sleeps(room, until_ns);
-    return (int)count;
-}
-
-static void wait_for_work(struct speaker *speaker, ns_t until_ns)
-{
-    ns_t left = until_ns - host_now_ns();
-    long timeout_ms = left <= 0 ? 0 : (long)((left + NS_PER_MS - 1) / NS_PER_MS);
-    zmq_pollitem_t items[4 + ROOM_ERRANDS] = {
-        {.fd = speaker->wake_fd, .events = ZMQ_POLLIN},
-        {.fd = speaker->http ? http_fd(speaker->http) : -1, .events = ZMQ_POLLIN},
-        {.socket = speaker->service ? service_socket(speaker->service) : NULL,
-         .events = ZMQ_POLLIN},
-    };
-    int count = !speaker->http ? 1 : !speaker->service ? 2 : 3;
-    if (speaker->room)
-        count += add_room(speaker->room, items + count, until_ns);
-    zmq_poll(items, count, timeout_ms);
-    if (items[0].revents)
-        drain(speaker->wake_fd);
-}
-
 /* A daemon asked for the office just now; one that asked and died is forgotten. */
 static bool is_asked_to_yield(const struct speaker *speaker)
 {
@@ -278,14 +239,14 @@ static void speak(struct speaker *speaker)
             write_beat(speaker, now);
         if (speaker->room)
             room_wake(speaker->room);
-        if (speaker->service)
+        if (speaker->service && speaker->to_answer)
             service_run(speaker->service);
         speaker_probers_update(speaker);
         speaker_probers_run(speaker);
         if (speaker->room)
             room_run(speaker->room);
         ns_t until = next_turn(speaker);
-        wait_for_work(speaker, until < speaker->beat_ns ? until : speaker->beat_ns);
+        speaker_sleep(speaker, until < speaker->beat_ns ? until : speaker->beat_ns);
     }
     leave(speaker);
     speaker->next_try_ns = host_now_ns() + (speaker->yields ? YIELDED_NS : 0);
@@ -310,7 +271,7 @@ static void *run(void *arg)
             if (daemon)
                 return NULL;
         }
-        wait_for_work(speaker, speaker->next_try_ns);
+        speaker_sleep(speaker, speaker->next_try_ns);
     }
     return NULL;
 }

@@ -73,7 +73,9 @@ struct speaker {
     struct prober *probers[PROVIDERS_MAX];
     struct room *room; /* what there is of the fleet; NULL: nothing */
     struct outside outside;
-    _Atomic unsigned watches; /* enum speaker_watches */
+    bool to_answer;                         /* there may be a question in the service's socket */
+    _Atomic unsigned watches;               /* enum speaker_watches */
+    _Atomic uint32_t looked[PROVIDERS_MAX]; /* change words of books, as the loop last saw them */
 };
 
 /* What the watcher sleeps on beside demands: changes of books, to be published now and then, or for
@@ -89,6 +91,9 @@ ns_t speaker_probers_deadline(const struct speaker *speaker);
 /* speaker_watch.c: a thread that turns demands in shared memory into a readable descriptor. */
 int speaker_watch_start(struct speaker *speaker);
 void speaker_watch_stop(struct speaker *speaker);
+
+/* speaker_sleep.c: until there is something to do, or it is until_ns. */
+void speaker_sleep(struct speaker *speaker, ns_t until_ns);
 
 /* speaker.c: this host is the owner from now on. */
 void speaker_raise(struct book *book, uint64_t epoch);

@@ -119,7 +119,7 @@ static void fill_book(struct voice *voice, struct message *reply)
     struct provider *provider = voice->provider;
     pthread_mutex_lock(&provider->mutex);
     reply->epoch = provider->book->head.epoch;
-    reply->state_version = publish_version(provider);
+    reply->state_version = publish_version_seen(provider); /* with this answer in it */
     pthread_mutex_unlock(&provider->mutex);
 }
 
@@ -294,8 +294,9 @@ static bool step(struct room *room, struct asked *asked, struct message *reply, 
         group_reap(provider, REAP_HOLDERS, 0);
     if (asked->voice->raise_above)
         room_raise(asked->voice, asked->voice->raise_above);
-    *error =
-        asked->voice->raise_above ? LEASE_ELOCKED : provider_step(provider, &event, &effects, 0);
+    *error = asked->voice->raise_above
+                 ? LEASE_ELOCKED
+                 : provider_step_owing(provider, &event, &effects, 0, &asked->voice->owed);
     if (*error == LEASE_ELOCKED) {
         *error = 0;
         return is_locked(room, asked, now, reply);
@@ -364,6 +365,7 @@ int say_who_owns(const struct room *room, const struct message *message, struct 
 
 int asked_handle(struct room *room, const struct message *message, struct message *reply)
 {
+    room_notice_late(room);
     struct voice *voice = room_voice(room, message->provider);
     if (!voice || !voice->ours)
         return say_who_owns(room, message, reply);

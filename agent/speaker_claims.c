@@ -137,8 +137,7 @@ void claims_run(struct room *room, struct voice *voice, ns_t now)
     bool due = voice->claims_ns != 0 && now >= voice->claims_ns;
     if (!voice->fresh && change == voice->change && !due)
         return;
-    voice->fresh = false;
-    voice->change = change;
+    room_looked(room, voice, change);
     voice->claims_ns = 0;
     pthread_mutex_lock(&provider->mutex);
     if (provider->book && provider_look(provider) == 0) {

@@ -337,13 +337,22 @@ void errands_close(struct room *room)
         ask_free(&room->errands[i].ask);
 }
 
+bool errands_are_full(const struct room *room)
+{
+    uint32_t busy = 0;
+    for (uint32_t i = 0; i < ROOM_ERRANDS; i++)
+        busy += room->errands[i].kind != ERRAND_NONE;
+    return busy == ROOM_ERRANDS;
+}
+
 ns_t errands_deadline(const struct room *room, ns_t now)
 {
     ns_t first = NS_NEVER;
     for (uint32_t i = 0; i < ROOM_ERRANDS; i++)
         if (room->errands[i].kind != ERRAND_NONE)
             first = now + LOOK_NS;
-    for (uint32_t i = 0; i < ROOM_OBLIGATIONS; i++) {
+    bool full = errands_are_full(room);
+    for (uint32_t i = 0; i < ROOM_OBLIGATIONS && !full; i++) {
         const struct obligation *owed = &room->obligations[i];
         if (owed->in_use && !owed->busy && owed->next_ns < first)
             first = owed->next_ns;

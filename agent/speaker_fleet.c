@@ -376,6 +376,16 @@ static void distrust(struct room *room)
     room->distrusted++;
 }
 
+/* Stopped in the middle of a turn. */
+void room_notice_late(struct room *room)
+{
+    ns_t now = host_now_ns();
+    if (now - room->turn_ns <= ROOM_LATE_NS)
+        return;
+    room->turn_ns = now;
+    distrust(room);
+}
+
 /* Requests that are read now may have come while nobody looked: then their time runs from there. */
 void room_wake(struct room *room)
 {
@@ -392,6 +402,15 @@ void room_wake(struct room *room)
 
 /* ---- the turn -------------------------------------------------------------------------------- */
 
+/* The watcher need not tell of it. */
+void room_looked(struct room *room, struct voice *voice, uint32_t change)
+{
+    voice->fresh = false;
+    voice->change = change;
+    atomic_store_explicit(&room->speaker->looked[voice - room->voices], change,
+                          memory_order_release);
+}
+
 void room_run(struct room *room)
 {
     asked_run(room, host_now_ns());
@@ -406,6 +425,8 @@ void room_run(struct room *room)
         if (room->voices[i].raise_above)
             room_raise(&room->voices[i], room->voices[i].raise_above);
     publish_run(room, now);
+    for (uint32_t i = 0; i < room->voice_count; i++)
+        provider_wake(room->voices[i].provider, &room->voices[i].owed);
     room_write_routes(room, now);
     atomic_store_explicit(&room->speaker->watches,
                           room->asked_count > 0 ? SPEAKER_WATCHES_CLOSELY : SPEAKER_WATCHES_BOOKS,
@@ -436,4 +457,9 @@ void room_sleeps(struct room *room, ns_t until_ns)
 void *room_socket(const struct room *room)
 {
     return host_now_ns() < room->hear_ns ? NULL : mesh_socket(room->mesh);
+}
+
+void room_to_hear(struct room *room)
+{
+    room->to_hear = true;
 }

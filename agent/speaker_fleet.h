@@ -46,16 +46,17 @@ struct claimed {
 /* One for each provider that the agent knows, in the same order as the probers. */
 struct voice {
     struct provider *provider;
-    bool ours;             /* we answer for it */
-    uint32_t owner;        /* who does: FLEET_SELF, FLEET_NOBODY, or a peer */
-    uint32_t conflicts;    /* other live owners */
-    bool is_copy;          /* the book was told that it is one */
-    uint64_t issued, told; /* epoch and version that we published last as its owner, 0: never */
-    uint64_t raise_above;  /* the book's epoch is to go above this one before it grants; 0: no */
-    uint32_t change;       /* of the book, when it was last looked at for publishing */
-    uint32_t change_now;   /* in this turn, for asked.c */
-    bool fresh;            /* it was never looked at */
-    bool due;              /* there is something to publish, at due_ns */
+    bool ours;              /* we answer for it */
+    uint32_t owner;         /* who does: FLEET_SELF, FLEET_NOBODY, or a peer */
+    uint32_t conflicts;     /* other live owners */
+    bool is_copy;           /* the book was told that it is one */
+    uint64_t issued, told;  /* epoch and version that we published last as its owner, 0: never */
+    uint64_t raise_above;   /* the book's epoch is to go above this one before it grants; 0: no */
+    uint32_t change;        /* of the book, when it was last looked at for publishing */
+    uint32_t change_now;    /* in this turn, for asked.c */
+    struct host_wakes owed; /* who sleeps on the book is woken once the askers are answered */
+    bool fresh;             /* it was never looked at */
+    bool due;               /* there is something to publish, at due_ns */
     ns_t due_ns, published_ns;
     struct packed_state packed;
     struct refusals *refusals;
@@ -69,6 +70,7 @@ struct contact {
     char endpoint[FLEET_ENDPOINT_SIZE];  /* the peer that this was about */
     char connected[FLEET_ENDPOINT_SIZE]; /* whose PUB we hear, "" none */
     bool hello;                          /* it is to be asked who it is, at hello_ns */
+    bool unmet;                          /* and told who we are, though it is heard */
     bool is_self;                        /* the endpoint is our own */
     ns_t hello_ns;
     uint32_t failures;
@@ -143,7 +145,8 @@ struct room {
     ns_t slept_ns;   /* when it last began to sleep */
     ns_t turn_ns;    /* when its last turn began */
     ns_t arrival_ns; /* no request that is read now came before this */
-    ns_t hear_ns;    /* the SUB is not looked at before */
+    bool to_hear;    /* there may be something in the SUB */
+    ns_t hear_ns;    /* it is not looked at before */
     ns_t beat_ns, look_ns, own_ns, addresses_ns, joined_ns, written_ns;
     struct routes *before; /* as whoever spoke before us left them, or NULL */
     uint64_t distrusted;   /* how often we distrusted ourselves */
@@ -178,11 +181,13 @@ struct room {
 int room_open(struct speaker *speaker); /* speaker->room, NULL where the fleet is off */
 void room_close(struct speaker *speaker);
 bool room_wants_service(const struct speaker *speaker);
-void room_wake(struct room *room);     /* first in each turn */
-void room_run(struct room *room);      /* last in it */
-ns_t room_deadline(struct room *room); /* when the next turn is due */
+void room_wake(struct room *room);        /* first in each turn */
+void room_notice_late(struct room *room); /* before anything is answered in it */
+void room_run(struct room *room);         /* last in it */
+ns_t room_deadline(struct room *room);    /* when the next turn is due */
 void room_sleeps(struct room *room, ns_t until_ns);
 void *room_socket(const struct room *room);           /* the SUB, NULL: not now */
+void room_to_hear(struct room *room);                 /* something is there, for the next turn */
 uint32_t room_fds(const struct room *room, int *fds); /* at most ROOM_ERRANDS */
 /* Without a room everything is ours: its server is read though nobody asks; another host owns it. */
 bool room_probes(const struct room *room, const struct provider *provider, ns_t now);
@@ -194,6 +199,7 @@ uint64_t room_epoch(const struct voice *voice);
 void room_raise(struct voice *voice, uint64_t above);
 bool room_begin_copy(struct voice *voice); /* false: the book is locked just now */
 void room_hear_epoch(struct voice *voice, uint64_t epoch);
+void room_looked(struct room *room, struct voice *voice, uint32_t change); /* at the book */
 bool room_is_epoch_mad(uint64_t epoch);
 
 /* ---- speaker_routes.c */
@@ -212,6 +218,7 @@ size_t publish_pack_beat(struct room *room, uint8_t *bytes, size_t size);
 /* Brings voice->packed up to date where it is older than age_ns. */
 int publish_pack(struct room *room, struct voice *voice, ns_t age_ns);
 uint64_t publish_version(const struct provider *provider);
+uint64_t publish_version_seen(const struct provider *provider); /* of the book as we have it */
 
 /* ---- speaker_claims.c */
 void claims_run(struct room *room, struct voice *voice, ns_t now);
@@ -256,6 +263,7 @@ void peers_beside(const char *endpoint, uint32_t port, char *to);
 void errands_run(struct room *room, ns_t now);
 void errands_drop(struct room *room);
 void errands_close(struct room *room);
+bool errands_are_full(const struct room *room); /* what is due to be asked waits */
 ns_t errands_deadline(const struct room *room, ns_t now);
 void errands_owe(struct room *room, const char *provider, struct lease_id id, enum owed what,
                  ns_t until_ns);

@@ -262,12 +262,17 @@ static void handle(void *arg, const char *topic, const uint8_t *bytes, size_t si
 /* Where many publish, a turn of the loop for each message would be most of its work. */
 static void hear_all(struct room *room)
 {
+    if (!room->to_hear || host_now_ns() < room->hear_ns)
+        return;
+    room->to_hear = false;
     uint64_t before = mesh_counters(room->mesh).heard;
     mesh_run(room->mesh, handle, room);
     bool heard = mesh_counters(room->mesh).heard != before;
     ns_t rest = (ns_t)room->fleet->peer_count * REST_NS;
-    if (heard && room->fleet->peer_count > REST_PEERS)
+    if (heard && room->fleet->peer_count > REST_PEERS) {
         room->hear_ns = host_now_ns() + (rest < REST_MOST ? rest : REST_MOST);
+        room->to_hear = true; /* by then */
+    }
 }
 
 void hear_run(struct room *room)

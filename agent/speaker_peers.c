@@ -18,6 +18,8 @@
 #define STATIC_MOST_NS (5 * NS_PER_SEC)
 #define LOOKUP_NS      (3 * NS_PER_SEC)
 #define RESOLVED_NS    (60 * NS_PER_SEC)
+#define OTHER_NS       NS_PER_SEC
+#define EACH_NS        (5 * NS_PER_MS) /* between two of many peers that are to be asked anew */
 
 /* A peer of the configuration. */
 struct name {
@@ -149,6 +151,15 @@ static void begin_contact(struct room *room, uint32_t index)
     snprintf(contact->endpoint, sizeof contact->endpoint, "%s", peer->in_use ? peer->endpoint : "");
 }
 
+/* Of two who were told of each other at the same time one asks, which tells the other enough; where the
+ * one cannot, the other does after a while. */
+static ns_t hello_wait(const struct room *room, const struct fleet_peer *peer)
+{
+    bool goes_first = peer->is_static || peer->heard_ns != 0 || !room->endpoint[0] ||
+                      memcmp(room->speaker->id, peer->id, sizeof peer->id) > 0;
+    return goes_first ? some_of(100 * NS_PER_MS) : OTHER_NS + some_of(OTHER_NS);
+}
+
 static void look_after(struct room *room, uint32_t index, ns_t now)
 {
     const struct fleet_peer *peer = &room->fleet->peers[index];
@@ -159,7 +170,7 @@ static void look_after(struct room *room, uint32_t index, ns_t now)
     if (!peer->in_use || !peer->endpoint[0] || contact->is_self)
         contact->hello = false;
     else if (!live && !contact->hello)
-        ask_soon(contact, now + some_of(100 * NS_PER_MS));
+        ask_soon(contact, now + hello_wait(room, peer));
 }
 
 static void look_after_all(struct room *room, ns_t now)
@@ -229,8 +240,10 @@ void peers_heard(struct room *room, uint32_t peer, unsigned news, ns_t now)
 void peers_introduce(struct room *room, uint32_t peer, ns_t now)
 {
     struct contact *contact = &room->contacts[peer];
-    if (room->endpoint[0] && room->fleet->peers[peer].endpoint[0])
-        ask_soon(contact, now + some_of(100 * NS_PER_MS));
+    if (!room->endpoint[0] || !room->fleet->peers[peer].endpoint[0])
+        return;
+    contact->unmet = true;
+    ask_soon(contact, now + some_of(100 * NS_PER_MS));
 }
 
 /* ---- the next thing to ask ------------------------------------------------------------------- */
@@ -241,6 +254,10 @@ bool peers_next_hello(struct room *room, ns_t now, uint32_t *peer)
         struct contact *contact = &room->contacts[i];
         if (!contact->hello || now < contact->hello_ns)
             continue;
+        if (!contact->unmet && fleet_peer_state(&room->fleet->peers[i], now) == PEER_LIVE) {
+            contact->hello = false; /* it was heard meanwhile */
+            continue;
+        }
         ns_t most = room->fleet->peers[i].is_static ? STATIC_MOST_NS : HELLO_MOST_NS;
         ns_t wait = HELLO_FIRST_NS << (contact->failures < 6 ? contact->failures : 6);
         wait = wait < most ? wait : most;
@@ -257,7 +274,7 @@ void peers_hello_ended(struct room *room, uint32_t peer, bool answered, bool is_
     contact->failures = answered ? 0 : contact->failures + 1;
     contact->is_self = contact->is_self || is_self;
     if (answered)
-        contact->hello = false;
+        contact->hello = contact->unmet = false;
 }
 
 bool peers_next_gap(struct room *room, ns_t now, struct gap *gap)
@@ -295,7 +312,8 @@ bool peers_next_list(struct room *room, ns_t now, uint32_t *peer)
         *peer = i;
         found = true;
     }
-    ns_t least = LOOK_NS / 4, wait = room->list_wait_ns * 2;
+    ns_t least = LOOK_NS / 4 + room->fleet->peer_count * EACH_NS; /* long lists are dear */
+    ns_t wait = room->list_wait_ns * 2;
     wait = wait < least ? least : wait > 8 * LOOK_NS ? 8 * LOOK_NS : wait;
     room->list_wait_ns = found ? wait : room->list_wait_ns;
     room->list_ns = now + (found ? wait : LOOK_NS);
@@ -343,16 +361,17 @@ void peers_run(struct room *room, ns_t now)
     }
 }
 
-/* Everybody is asked anew, not all at once. */
+/* Everybody is asked anew who is not heard by himself, and not all at once: where a machine is so busy
+ * that its agents are late, questions of each to each would make it busier. */
 void peers_distrust(struct room *room)
 {
-    ns_t now = host_now_ns();
+    ns_t now = host_now_ns(), span = 200 * NS_PER_MS + room->fleet->peer_count * EACH_NS;
     room->gap_count = 0;
     room->list_ns = 0;
     for (uint32_t i = 0; i < room->fleet->peer_count; i++) {
         room->contacts[i].list_digest = 0;
         if (room->fleet->peers[i].in_use && room->fleet->peers[i].endpoint[0])
-            ask_soon(&room->contacts[i], now + some_of(200 * NS_PER_MS));
+            ask_soon(&room->contacts[i], now + some_of(span));
     }
 }
 
@@ -361,6 +380,8 @@ ns_t peers_deadline(const struct room *room)
     ns_t first = room->look_ns;
     for (uint32_t i = 0; i < room->names->count; i++)
         first = room->names->names[i].next_ns < first ? room->names->names[i].next_ns : first;
+    if (errands_are_full(room)) /* the loop would not sleep until one of them ends */
+        return first;
     for (uint32_t i = 0; i < room->gap_count; i++)
         first = room->gaps[i].due_ns < first ? room->gaps[i].due_ns : first;
     for (uint32_t i = 0; i < room->fleet->peer_count; i++)

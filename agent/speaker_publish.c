@@ -22,6 +22,13 @@ uint64_t publish_version(const struct provider *provider)
     return atomic_load(&provider->words->change) >> 1;
 }
 
+uint64_t publish_version_seen(const struct provider *provider)
+{
+    if (provider->reach == LEASE_REACH_HOST && provider->host.writes != 0)
+        return provider->host.writes & WIRE_NUMBER_MAX;
+    return publish_version(provider);
+}
+
 static const char *told_url(const struct provider *provider)
 {
     if (!provider->has_spec)
@@ -172,8 +179,7 @@ static void look_at(struct room *room, struct voice *voice, ns_t now)
                         : next > now + COALESCE_NS ? next
                                                    : now + COALESCE_NS;
     }
-    voice->fresh = false;
-    voice->change = change;
+    room_looked(room, voice, change);
     if (voice->due && now >= voice->due_ns)
         publish_state(room, voice, now);
 }

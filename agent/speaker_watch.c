@@ -15,7 +15,9 @@ struct watch {
     struct host_waited words[HOST_WAIT_MAX];
     uint32_t count;
     uint32_t seen[PROVIDERS_MAX]; /* of the books, when the loop was last told of changes */
-    bool changed;                 /* one has changed since */
+    uint32_t demands;             /* of the words, those before the books */
+    bool changed;                 /* a book has changed since */
+    bool news;                    /* and the loop does not know it */
 };
 
 static bool watches(const struct speaker *speaker, enum speaker_watches what)
@@ -30,8 +32,10 @@ static void add_demand(struct watch *watch, struct host_words *words)
     word->seen = atomic_load_explicit(word->word, memory_order_acquire);
 }
 
-/* The change word too, with its bit set. */
-static void add_change(struct watch *watch, struct host_words *words, uint32_t *seen)
+/* The change word too, with its bit set. What the loop has changed itself, or seen already, is no news to
+ * it. */
+static void add_change(struct watch *watch, struct host_words *words, uint32_t *seen,
+                       uint32_t looked, bool closely)
 {
     struct host_waited *word = &watch->words[watch->count];
     word->word = &words->change;
@@ -41,6 +45,7 @@ static void add_change(struct watch *watch, struct host_words *words, uint32_t *
     }
     *seen = atomic_load_explicit(&words->change, memory_order_acquire);
     watch->changed = true;
+    watch->news = watch->news || closely || (*seen & ~1u) != looked;
 }
 
 static void collect(struct speaker *speaker, struct watch *watch, bool books)
@@ -48,14 +53,28 @@ static void collect(struct speaker *speaker, struct watch *watch, bool books)
     struct lease_agent *agent = speaker->agent;
     uint32_t news = atomic_load_explicit(&speaker->news, memory_order_acquire);
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    bool closely = watches(speaker, SPEAKER_WATCHES_CLOSELY);
     watch->words[0] = (struct host_waited){&speaker->news, news};
     watch->count = 1;
-    watch->changed = false;
+    watch->changed = watch->news = false;
     for (uint32_t i = 0; i < count; i++)
         add_demand(watch, provider_words(agent->providers[i]));
     watch->words[watch->count++] = (struct host_waited){&speaker->stop, 0};
-    for (uint32_t i = 0; books && i < count && watch->count < HOST_WAIT_MAX; i++)
-        add_change(watch, provider_words(agent->providers[i]), &watch->seen[i]);
+    watch->demands = watch->count;
+    for (uint32_t i = 0; books && i < count && watch->count < HOST_WAIT_MAX; i++) {
+        uint32_t looked = atomic_load_explicit(&speaker->looked[i], memory_order_acquire);
+        add_change(watch, provider_words(agent->providers[i]), &watch->seen[i], looked, closely);
+    }
+}
+
+/* Changes of books are told of when they are collected. */
+static bool is_demanded(const struct watch *watch)
+{
+    for (uint32_t i = 0; i < watch->demands; i++)
+        if (atomic_load_explicit(watch->words[i].word, memory_order_acquire) !=
+            watch->words[i].seen)
+            return true;
+    return false;
 }
 
 /* Books change often, and those who change them are not to wake us each time: it is rested between two
@@ -69,11 +88,10 @@ static void *watch(void *arg)
         bool books = watches(speaker, SPEAKER_WATCHES_BOOKS) && !rests;
         collect(speaker, &watch, books);
         uint64_t one = 1;
-        bool woken =
-            !watch.changed &&
-            host_wait_any(watch.words, watch.count, rests ? REST_NS : LOOK_NS) == HOST_WAIT_CHANGED;
+        if (!watch.changed)
+            host_wait_any(watch.words, watch.count, rests ? REST_NS : LOOK_NS);
         rests = watch.changed && !watches(speaker, SPEAKER_WATCHES_CLOSELY);
-        if ((woken || watch.changed) && write(speaker->wake_fd, &one, sizeof one) < 0)
+        if ((watch.news || is_demanded(&watch)) && write(speaker->wake_fd, &one, sizeof one) < 0)
             continue; /* readable already */
     }
     return NULL;

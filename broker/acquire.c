@@ -11,12 +11,9 @@ struct record *acquire_find(struct step *step, const struct request *request)
     struct book *book = step->book;
     if ((request->flags & REQUEST_FIRST) || PLANTED(PLANT_NO_DUPLICATES))
         return NULL;
-    if (request->hint < book->used &&
-        request_id_equal(book->records[request->hint].acquired_by, request->id))
-        return &book->records[request->hint];
-    for (uint32_t i = 0; i < book->used; i++)
-        if (request_id_equal(book->records[i].acquired_by, request->id))
-            return &book->records[i];
+    struct record *made = book_find_made(book, request->id, request->hint);
+    if (made)
+        return made;
     return request->flags & REQUEST_BRINGS_ID ? book_find(book, request->lease, request->hint)
                                               : NULL;
 }

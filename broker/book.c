@@ -74,9 +74,23 @@ static void join_ended(struct book *book, uint32_t index)
     book->ended[(book->ended_first + book->ended_count++) % BOOK_CELLS] = (uint16_t)index;
 }
 
+static uint32_t mark_of(uint64_t high, uint64_t low)
+{
+    uint64_t word = (high ^ low >> 32 ^ low) * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)(word >> 32);
+}
+
+static void mark(struct book *book, uint32_t index)
+{
+    const struct record *record = &book->records[index];
+    book->id_marks[index] = mark_of(record->id.instance, record->id.counter);
+    book->request_marks[index] = mark_of(record->acquired_by.hi, record->acquired_by.lo);
+}
+
 static void derive(struct book *book, uint32_t index, enum record_state before)
 {
     const struct record *record = &book->records[index];
+    mark(book, index);
     bool was_live = before >= RECORD_WAITING && before <= RECORD_ORPHAN;
     bool live = record_is_live(record);
     if (was_live && !live)
@@ -100,8 +114,10 @@ static void derive(struct book *book, uint32_t index, enum record_state before)
 void book_adopt(struct book *book, uint32_t index, const struct record *record)
 {
     assert(index < BOOK_CELLS && book_record_fits(book, record));
-    while (book->used <= index)
-        memset(&book->records[book->used++], 0, sizeof(struct record));
+    while (book->used <= index) {
+        memset(&book->records[book->used], 0, sizeof(struct record));
+        mark(book, book->used++);
+    }
     enum record_state before = (enum record_state)book->records[index].state;
     book->records[index] = *record;
     derive(book, index, before);
@@ -129,8 +145,20 @@ struct record *book_find(struct book *book, struct lease_id id, uint32_t hint)
         return NULL;
     if (hint < book->used && lease_id_equal(book->records[hint].id, id))
         return &book->records[hint];
+    uint32_t wanted = mark_of(id.instance, id.counter);
     for (uint32_t i = 0; i < book->used; i++)
-        if (lease_id_equal(book->records[i].id, id))
+        if (book->id_marks[i] == wanted && lease_id_equal(book->records[i].id, id))
+            return &book->records[i];
+    return NULL;
+}
+
+struct record *book_find_made(struct book *book, struct request_id by, uint32_t hint)
+{
+    if (hint < book->used && request_id_equal(book->records[hint].acquired_by, by))
+        return &book->records[hint];
+    uint32_t wanted = mark_of(by.hi, by.lo);
+    for (uint32_t i = 0; i < book->used; i++)
+        if (book->request_marks[i] == wanted && request_id_equal(book->records[i].acquired_by, by))
             return &book->records[i];
     return NULL;
 }
@@ -179,6 +207,7 @@ struct record *book_take(struct book *book, ns_t now)
     if (index == BOOK_CELLS && book->used < BOOK_CELLS) {
         index = book->used++;
         memset(&book->records[index], 0, sizeof(struct record));
+        mark(book, index);
     }
     if (index == BOOK_CELLS)
         return NULL;
@@ -231,6 +260,7 @@ void book_end(struct book *book, struct record *record, enum record_end end, ns_
 void book_touch(struct book *book, const struct record *record)
 {
     uint32_t index = book_index(book, record);
+    mark(book, index);
     if (book->is_dirty[index])
         return;
     book->is_dirty[index] = 1;
@@ -381,6 +411,8 @@ void book_check(const struct book *book)
     for (uint32_t i = 0; i < book->used; i++) {
         const struct record *record = &book->records[i];
         assert(book_record_fits(book, record));
+        assert(book->id_marks[i] == mark_of(record->id.instance, record->id.counter));
+        assert(book->request_marks[i] == mark_of(record->acquired_by.hi, record->acquired_by.lo));
         assert(record->counter_max <= book->counter_max);
         assert(record->place_max <= book->place_max);
         assert(record->token_max <= book->token_max || PLANTED(PLANT_TOKEN_AGAIN));

@@ -91,6 +91,9 @@ struct book {
     uint16_t ended[BOOK_CELLS];
     uint8_t in_ended[BOOK_CELLS];    /* it stands in that ring, or ended again since */
     uint32_t count[RECORD_GONE + 1]; /* records by state (FREE is not counted) */
+    /* Of ids and of the requests that made them, a few bits side by side: to look for one in the records
+     * themselves would touch each of them. */
+    uint32_t id_marks[BOOK_CELLS], request_marks[BOOK_CELLS];
 
     /* what the present step changed, in the order in which it must be committed */
     uint16_t dirty[BOOK_CELLS];
@@ -131,6 +134,9 @@ bool book_sight_is_valid(const struct sight *sight);
 
 /* The record with this id, or NULL. hint: the cell where it was last seen. */
 struct record *book_find(struct book *book, struct lease_id id, uint32_t hint);
+
+/* The record that this request made, or NULL. */
+struct record *book_find_made(struct book *book, struct request_id by, uint32_t hint);
 
 /* The id was issued once and has ended, or can never be valid in this book. */
 bool book_is_dead(const struct book *book, struct lease_id id);

@@ -49,11 +49,15 @@ static const char *health_text(enum health health)
 
 void broker_reason_text(const struct answer *answer, char *text, size_t size)
 {
+    if (answer->reason == REASON_NONE) { /* nearly always, and right before a dispatch */
+        text_copy(text, size, answer->verdict == ANSWER_GO ? "go" : "");
+        return;
+    }
     char other[NAME_SIZE + LABEL_SIZE + 80];
     who(answer, other, sizeof other);
     int slots = answer->slots;
     switch (answer->reason) {
-    case REASON_NONE: snprintf(text, size, "%s", answer->verdict == ANSWER_GO ? "go" : ""); break;
+    case REASON_NONE: break;
     case REASON_WAKES: snprintf(text, size, "the server sleeps, the first request wakes it"); break;
     case REASON_LOADS:
         snprintf(text, size, "the model is not loaded, the first request loads it");

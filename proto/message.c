@@ -37,16 +37,21 @@ const char *message_verdict_word(enum message_verdict verdict)
     return known ? message_verdicts[verdict] : "";
 }
 
+void message_clear(struct message *message)
+{
+    memset(message, 0, offsetof(struct message, providers));
+}
+
 void message_request(struct message *message, enum message_op op, const uint8_t *req)
 {
-    memset(message, 0, sizeof *message);
+    message_clear(message);
     message->op = op;
     memcpy(message->req, req, WIRE_ID_BYTES);
 }
 
 void message_reply(struct message *reply, const struct message *request)
 {
-    memset(reply, 0, sizeof *reply);
+    message_clear(reply);
     reply->op = request->op;
     reply->reply = true;
     memcpy(reply->req, request->req, WIRE_ID_BYTES);

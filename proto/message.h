@@ -176,17 +176,16 @@ struct message {
     bool reply;
     uint8_t req[WIRE_ID_BYTES]; /* drawn by the asker, repeated in the reply */
 
-    bool ok;                         /* replies: done, or granted */
-    int32_t error;                   /* replies that are not ok: a LEASE_E... */
-    char text[WIRE_TEXT_MAX + 1];    /* replies: one line for people */
-    char name[WIRE_NAME_MAX + 1];    /* the sender's host, as it is configured */
-    uint8_t id[WIRE_ID_BYTES];       /* the sender's lasting id */
-    char version[WIRE_NAME_MAX + 1]; /* of its program, "0.1.0" */
-    enum message_kind kind;          /* whether it is the daemon or inside another */
-    uint32_t pid;                    /* of its process, in its own pid namespace */
-    uint64_t uptime_ms;              /* since it began to speak */
-    uint32_t provider_count;         /* of `providers`, which it speaks for */
-    char providers[WIRE_PROVIDERS_MAX][WIRE_NAME_MAX + 1];
+    bool ok;                                /* replies: done, or granted */
+    int32_t error;                          /* replies that are not ok: a LEASE_E... */
+    char text[WIRE_TEXT_MAX + 1];           /* replies: one line for people */
+    char name[WIRE_NAME_MAX + 1];           /* the sender's host, as it is configured */
+    uint8_t id[WIRE_ID_BYTES];              /* the sender's lasting id */
+    char version[WIRE_NAME_MAX + 1];        /* of its program, "0.1.0" */
+    enum message_kind kind;                 /* whether it is the daemon or inside another */
+    uint32_t pid;                           /* of its process, in its own pid namespace */
+    uint64_t uptime_ms;                     /* since it began to speak */
+    uint32_t provider_count;                /* of `providers`, which it speaks for */
     char directory[WIRE_DIRECTORY_MAX + 1]; /* its runtime directory */
     char provider[WIRE_NAME_MAX + 1];       /* the one that is asked about */
 
@@ -215,7 +214,13 @@ struct message {
     char endpoint[WIRE_ENDPOINT_MAX + 1]; /* and where it is asked */
     uint32_t part, parts;                 /* of `state`: part counts from 0 */
     struct message_bytes state, beat, peers;
+    /* Last, as most messages have none and would spend more time on clearing it than on all else. What
+     * stands in it from provider_count on is anything. */
+    char providers[WIRE_PROVIDERS_MAX][WIRE_NAME_MAX + 1];
 };
+
+/* Nothing in it: what lies behind provider_count stays as it was. */
+void message_clear(struct message *message);
 
 /* A request of this op, or the reply to a request (ok is false, error 0), with nothing else in it.
  * The caller draws `req`, different for each request and random enough to be nobody else's. */

@@ -207,9 +207,12 @@ static enum wire_fault take_op(const struct found *found, struct message *messag
 /* Takes out what was read before a fault, so that nobody uses half a message. */
 static void keep_head(struct message *message)
 {
-    struct message head = {.op = message->op, .reply = message->reply};
-    memcpy(head.req, message->req, sizeof head.req);
-    *message = head;
+    enum message_op op = message->op;
+    bool reply = message->reply;
+    uint8_t req[WIRE_ID_BYTES];
+    memcpy(req, message->req, sizeof req);
+    message_request(message, op, req);
+    message->reply = reply;
 }
 
 enum wire_fault message_decode(const void *bytes, size_t size, struct message *message,
@@ -219,7 +222,7 @@ enum wire_fault message_decode(const void *bytes, size_t size, struct message *m
     struct found found;
     field = field ? field : &nobody;
     *field = NULL;
-    memset(message, 0, sizeof *message);
+    message_clear(message);
     if (size > WIRE_MESSAGE_MAX) {
         return WIRE_ELONG;
     }

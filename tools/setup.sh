@@ -3,7 +3,7 @@
 #
 #   build  what building and the demonstration need (the default)
 #   check  that, and what tools/check.sh looks with
-#   bench  that of build, and what tools/bench/host.sh compares with
+#   bench  that of build, and what tools/bench/host.sh and fleet.sh compare with
 #
 # Where nothing is missing it does nothing: no network, no root.
 set -euo pipefail
@@ -14,7 +14,7 @@ build=(gcc libc6-dev cmake ninja-build pkg-config curl
 check=(clang-14 libclang-rt-14-dev clang-format-14 gcc-mingw-w64-x86-64
     libsqlite3-dev libhiredis-dev spin tmux python3 python3-zmq python3-msgpack
     gcovr jq valgrind)
-bench=(libsqlite3-dev libhiredis-dev redis-server)
+bench=(libsqlite3-dev libhiredis-dev redis-server etcd-server)
 
 case ${1:-build} in
 build) wanted=("${build[@]}") ;;

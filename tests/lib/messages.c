@@ -26,6 +26,7 @@ static void fill_field(const struct message_row *row, struct message *m)
         m->provider_count = WIRE_PROVIDERS_MAX;
         for (size_t i = 0; i < WIRE_PROVIDERS_MAX; i++) {
             memset(m->providers[i], 'p', WIRE_NAME_MAX);
+            m->providers[i][WIRE_NAME_MAX] = '\0';
         }
         break;
     case CODE: break; /* an ok reply has none */
