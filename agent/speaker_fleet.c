@@ -393,7 +393,7 @@ void room_wake(struct room *room)
     ns_t late = now - room->planned_ns, worked = room->slept_ns - room->turn_ns;
     room->arrival_ns = worked > STALL_NS ? room->turn_ns : late > STALL_NS ? room->slept_ns : now;
     room->turn_ns = now;
-    if (late > ROOM_LATE_NS)
+    if (late > ROOM_LATE_NS || worked > ROOM_LATE_NS) /* in a sleep, or in the turn before it */
         distrust(room);
     add_voices(room);
     if (now >= room->own_ns)
