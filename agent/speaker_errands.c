@@ -204,7 +204,7 @@ static void keep_alive(struct room *room, const struct errand *errand)
 {
     const struct obligation *owed = &room->obligations[errand->obligation];
     struct voice *voice = room_voice(room, owed->provider);
-    if (!voice || !owed->what == OWED_RENEWAL)
+    if (!voice || owed->what != OWED_RENEWAL)
         return;
     struct request request = {
         .verb = VERB_RENEW, .flags = REQUEST_FIRST, .lease = owed->id, .hint = UINT32_MAX};
