@@ -157,6 +157,9 @@ int provider_declare(struct lease_agent *agent, const char *text, bool only_new,
 /* Opens a declared one's book where it is not open yet; creates it in the host tier. */
 int provider_open(struct provider *provider);
 
+/* The same of a provider that another host owns, though nobody declared it here. */
+int provider_open_copy(struct provider *provider);
+
 void provider_free(struct provider *provider);
 
 /* lock, load, decide, commit, unlock. event->now is filled in here. LEASE_ELOCKED and other errors
@@ -216,6 +219,10 @@ const char *provider_url(const struct provider *provider);
  * process, or this thread. 0 also where the server did not answer, which is a reading too.
  * LEASE_ETIMEOUT: none by deadline_ns. */
 int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns);
+
+/* The same of several at once, each by a thread of its own but the first; errors has room for one each. */
+void reader_get_all(struct provider *const *providers, uint32_t count, ns_t fresh_ns,
+                    ns_t deadline_ns, int *errors);
 
 /* A speaker is alive and beats. */
 bool reader_has_speaker(const struct lease_agent *agent);

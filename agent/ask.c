@@ -14,6 +14,8 @@
 #include "broker/host_random.h"
 #include "broker/host_wait.h"
 
+#define PAUSE_SPARE_MS 250 /* of the caller's time, for a reading after the pause */
+
 /* ---- what every call begins with ------------------------------------------------------------- */
 
 int agent_check(const struct lease_agent *agent)
@@ -127,10 +129,35 @@ static bool found_dead(struct asking *asking, const struct answer *answer)
     return no && leases && group_reap(asking->provider, asking->reap, LOCK_BUDGET_MS) > 0;
 }
 
+/* Of the provider, and of those of its group that decide with it. Whose server nobody here was told
+ * of stands as it is known. */
+static int read_all(struct asking *asking)
+{
+    struct provider *members[GROUP_MEMBERS_MAX + 1] = {asking->provider};
+    int errors[GROUP_MEMBERS_MAX + 1];
+    uint32_t count = 0;
+    ns_t fresh_ns = asking->request.fresh_ns;
+    if (book_is_probed(asking->provider->book) && !asking->blind)
+        count = 1;
+    bool group = !(asking->request.flags & REQUEST_GROUP_AS_KNOWN);
+    if (group)
+        count += group_unread(asking->provider, fresh_ns, members + count);
+    reader_get_all(members, count, fresh_ns, attempt_end(asking), errors);
+    int error = count > 0 && members[0] == asking->provider ? errors[0] : 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (errors[i] == LEASE_ETIMEOUT && error == 0)
+            error = LEASE_ETIMEOUT;
+    if (group && error == 0)
+        asking->request.flags |= REQUEST_GROUP_AS_KNOWN;
+    return error;
+}
+
 /* Where no reading is to be had in time, what is known decides, if it can. */
 static int await_reading(struct asking *asking)
 {
-    int error = reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
+    int error = atomic_load(&asking->provider->group)
+                    ? read_all(asking)
+                    : reader_get(asking->provider, asking->request.fresh_ns, attempt_end(asking));
     if (error != LEASE_ETIMEOUT || (asking->request.flags & REQUEST_AS_KNOWN))
         return error;
     asking->request.flags |= REQUEST_AS_KNOWN;
@@ -143,13 +170,44 @@ static int step(struct asking *asking, struct event *event, struct effects *effe
                          : provider_step(asking->provider, event, effects, LOCK_BUDGET_MS);
 }
 
+bool asking_is_interrupted(const struct asking *asking)
+{
+    const struct lease_agent *agent = asking->agent;
+    return atomic_load_explicit(&agent->closing, memory_order_relaxed) ||
+           atomic_load_explicit(&agent->interrupts, memory_order_relaxed) != asking->interrupts;
+}
+
+/* A no that rests on a server which is left alone for a moment: where that ends within the caller's
+ * time, it is asked again then. */
+static bool outlasts_pause(struct asking *asking)
+{
+    const struct answer *answer = &asking->effects.reply;
+    if (answer->verdict != ANSWER_NO || answer->retry_ns <= asking->decided_ns ||
+        asking->request.wait_ms > 0)
+        return false;
+    if (asking->request.fresh_ns == 0)
+        asking->request.fresh_ns = asking->decided_ns;
+    if (answer->retry_ns + PAUSE_SPARE_MS * NS_PER_MS > attempt_end(asking))
+        return false;
+    struct host_words *words = &asking->provider->own_words;
+    for (ns_t left; (left = answer->retry_ns - host_now_ns()) > 0;) {
+        if (asking_is_interrupted(asking))
+            return false;
+        ns_t slice = left < 50 * NS_PER_MS ? left : 50 * NS_PER_MS;
+        host_wait(&words->call, atomic_load(&words->call), HOST_WAIT_ANY, slice);
+    }
+    agent_request_id(&asking->request.id);
+    asking->request.flags &= ~(uint32_t)(REQUEST_AS_KNOWN | REQUEST_GROUP_AS_KNOWN);
+    return true;
+}
+
 /* Until there is an answer that no reading is missing for. */
 int asking_step(struct asking *asking)
 {
     struct event event = {.kind = EVENT_REQUEST, .request = &asking->request};
     bool reaped = false;
     provider_settle(asking->provider);
-    asking->request.flags &= ~(uint32_t)REQUEST_AS_KNOWN;
+    asking->request.flags &= ~(uint32_t)(REQUEST_AS_KNOWN | REQUEST_GROUP_AS_KNOWN);
     for (;;) {
         int error = step(asking, &event, &asking->effects);
         if (error < 0)
@@ -167,6 +225,8 @@ int asking_step(struct asking *asking)
                 return error;
             continue;
         }
+        if (outlasts_pause(asking))
+            continue;
         if (reaped || !found_dead(asking, answer))
             return 0;
         reaped = true;
@@ -176,13 +236,6 @@ int asking_step(struct asking *asking)
 }
 
 /* ---- waiting in the queue -------------------------------------------------------------------- */
-
-bool asking_is_interrupted(const struct asking *asking)
-{
-    const struct lease_agent *agent = asking->agent;
-    return atomic_load_explicit(&agent->closing, memory_order_relaxed) ||
-           atomic_load_explicit(&agent->interrupts, memory_order_relaxed) != asking->interrupts;
-}
 
 void asking_give_up(struct asking *asking, enum request_flags flag)
 {

@@ -88,6 +88,7 @@ struct llama_state {
     int endpoint_metrics;
     int processing; /* of /metrics */
     int deferred;
+    bool metrics_odd; /* they were answered, and not with what they are */
 };
 
 /* Of the engines that use probe_asks.h. Bits by kind. */
@@ -134,7 +135,8 @@ struct probe_run {
     struct engine_memory memory;
     struct reading last; /* all unknown where there is none; sent_ns 0 */
     struct reading reading;
-    bool decided; /* the reading is complete: what is still unanswered is not waited for */
+    enum threads threads; /* as far as known; reading.threads at the end */
+    bool decided;         /* the reading is complete: what is still unanswered is not waited for */
     struct llama_state llama;
     struct asks asks;
     struct vllm_state vllm;
@@ -151,6 +153,7 @@ struct engine {
     bool (*next)(struct probe_run *run, ns_t now, struct engine_ask *ask);
     void (*take)(struct probe_run *run, int kind, const struct http_answer *answer);
     void (*end)(struct probe_run *run);
+    bool many_threads; /* of every server of this kind */
 };
 
 extern const struct engine engine_llama;

@@ -64,6 +64,7 @@ int group_join(struct provider *provider)
         return LEASE_ENOMEM;
     pthread_mutex_lock(&provider->mutex);
     provider->book->group_limit = group->limit;
+    memcpy(provider->book->group, group->name, sizeof group->name);
     if (provider->has_spec && provider->reach == LEASE_REACH_HOST)
         host_table_set_group(&provider->host, name, limit);
     pthread_mutex_unlock(&provider->mutex);
@@ -84,12 +85,24 @@ void group_free_all(struct lease_agent *agent)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
+/* Declared to us, and not needed so far. */
+static void open_declared(struct lease_agent *agent, const struct group *group)
+{
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        struct provider *provider = agent->providers[i];
+        if (provider->has_spec && strcmp(provider->spec.group, group->name) == 0)
+            provider_open(provider);
+    }
+}
+
 /* Members that other processes have brought show by their books. */
 static void find_members(struct lease_agent *agent, struct group *group, ns_t now)
 {
     if (group->scanned_ns == 0 || now - group->scanned_ns >= SCAN_NS) {
         group->scanned_ns = now;
         agent_discover(agent);
+        open_declared(agent, group);
     }
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
     group->member_count = 0;
@@ -119,6 +132,7 @@ static void tell(struct provider *provider, const struct group *group)
     memcpy(provider->book->neighbours, neighbours, count * sizeof neighbours[0]);
     provider->book->neighbour_count = count;
     provider->book->group_limit = group->limit;
+    memcpy(provider->book->group, group->name, sizeof group->name);
     book_raise_place(provider->book, place);
     pthread_mutex_unlock(&provider->mutex);
 }
@@ -216,6 +230,28 @@ int group_reap(struct provider *provider, enum reap how, int64_t budget_ms)
         ended = more < 0 ? more : ended + more;
     }
     return ended;
+}
+
+uint32_t group_unread(struct provider *provider, ns_t fresh_ns, struct provider **members)
+{
+    struct group *group = atomic_load(&provider->group);
+    uint32_t count = 0;
+    if (!group)
+        return 0;
+    pthread_mutex_lock(&group->mutex);
+    for (uint32_t i = 0; i < group->member_count; i++) {
+        struct provider *member = group->members[i];
+        struct neighbour neighbour = {0};
+        pthread_mutex_lock(&member->mutex);
+        ns_t now = host_now_ns();
+        if (member != provider && atomic_load(&member->table))
+            book_as_neighbour(member->book, now, &neighbour);
+        pthread_mutex_unlock(&member->mutex);
+        if (admission_neighbour_is_unread(&neighbour, now, fresh_ns))
+            members[count++] = member;
+    }
+    pthread_mutex_unlock(&group->mutex);
+    return count;
 }
 
 void group_look(struct provider *provider)

@@ -37,6 +37,10 @@ void group_leave(struct provider *provider, const struct effects *effects);
  * them is in the way here too. How many ended, or an error. */
 int group_reap(struct provider *provider, enum reap how, int64_t budget_ms);
 
+/* The members of which a request that was asked at fresh_ns wants a reading, by what the last
+ * group_enter found: at most GROUP_MEMBERS_MAX, without the provider itself. */
+uint32_t group_unread(struct provider *provider, ns_t fresh_ns, struct provider **members);
+
 /* The same for a look, without the lock. */
 void group_look(struct provider *provider);
 

@@ -118,16 +118,19 @@ struct request {
     size_t room; /* bytes of body, the NUL counted */
     bool too_large;
     bool no_memory;
+    ns_t answer_by; /* patient: when it is told to be late; NS_NEVER: it is not, or was */
+    bool waits;     /* it was told to be late */
     http_callback *done;
     void *arg;
 };
 
-/* Invariant: pending is the length of the list of requests. */
+/* Invariant: pending is the length of the list of requests, waiting is how many of them wait on. */
 struct http {
     ns_t (*now)(void);
     CURLM *multi; /* NULL until the first request */
     int fd;
     int pending;
+    int waiting;
     ns_t deadline; /* libcurl's */
     struct request *requests;
     struct watch_list watches;
@@ -151,6 +154,7 @@ static void request_detach(struct request *request)
         link = &(*link)->next;
     *link = request->next;
     http->pending--;
+    http->waiting -= request->waits;
     curl.multi_remove_handle(http->multi, request->easy);
 }
 
@@ -274,12 +278,15 @@ int http_fd(const struct http *http)
 ns_t http_deadline(const struct http *http)
 {
     ns_t first = watch_list_deadline(&http->watches);
+    for (const struct request *request = http->requests; request != NULL; request = request->next)
+        if (request->answer_by < first)
+            first = request->answer_by;
     return http->pending > 0 && http->deadline < first ? http->deadline : first;
 }
 
 int http_pending(const struct http *http)
 {
-    return http->pending + http->watches.count;
+    return http->pending - http->waiting + http->watches.count;
 }
 
 int http_watch(struct http *http, struct http_watch *watch)
@@ -319,6 +326,9 @@ static void request_limits(CURL *easy, long timeout_ms, long connect_timeout_ms)
     curl.easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
     curl.easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L); /* a host that is gone says nothing itself */
+    curl.easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 5L);
+    curl.easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 2L);
     curl.easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* else a slow resolver blocks the end */
 }
 
@@ -366,10 +376,15 @@ static int request_start(struct http *http, struct request *request)
     return 0;
 }
 
-int http_get(struct http *http, const char *url, const char *const *headers, int timeout_ms,
-             int connect_timeout_ms, http_callback *done, void *arg)
+struct patience {
+    int timeout_ms, connect_timeout_ms, patience_ms;
+};
+
+static int get(struct http *http, const char *url, const char *const *headers,
+               struct patience times, http_callback *done, void *arg)
 {
     struct shield shield;
+    int timeout_ms = times.timeout_ms, connect_timeout_ms = times.connect_timeout_ms;
     if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
         return LEASE_EINVAL;
     if (timeout_ms <= 0 || timeout_ms > HTTP_TIMEOUT_MS_MAX || connect_timeout_ms <= 0)
@@ -383,16 +398,32 @@ int http_get(struct http *http, const char *url, const char *const *headers, int
     request->http = http;
     request->done = done;
     request->arg = arg;
+    request->answer_by = times.patience_ms > 0 ? http->now() + timeout_ms * NS_PER_MS : NS_NEVER;
     shield_up(&shield);
     error = request_prepare(request, url, headers);
     if (error == 0) {
-        request_limits(request->easy, timeout_ms, connect_timeout_ms);
+        request_limits(request->easy, (long)timeout_ms + times.patience_ms, connect_timeout_ms);
         error = request_start(http, request);
     }
     if (error != 0)
         request_free(request);
     shield_down(&shield);
     return error;
+}
+
+int http_get(struct http *http, const char *url, const char *const *headers, int timeout_ms,
+             int connect_timeout_ms, http_callback *done, void *arg)
+{
+    return get(http, url, headers, (struct patience){timeout_ms, connect_timeout_ms, 0}, done, arg);
+}
+
+int http_get_patiently(struct http *http, const char *url, const char *const *headers,
+                       int timeout_ms, int patience_ms, http_callback *done, void *arg)
+{
+    if (patience_ms <= 0 || patience_ms > HTTP_TIMEOUT_MS_MAX)
+        return LEASE_EINVAL;
+    return get(http, url, headers, (struct patience){timeout_ms, timeout_ms, patience_ms}, done,
+               arg);
 }
 
 void http_cancel(struct http *http, const void *arg)
@@ -471,6 +502,28 @@ static void request_finish(struct request *request, CURLcode code)
     shield_down(&shield);
 }
 
+/* One that is late and not even connected has ended: libcurl would find so in the same moment. */
+static bool tell_late(struct http *http)
+{
+    struct request *request = http->requests;
+    ns_t now = http->now();
+    while (request != NULL && request->answer_by > now)
+        request = request->next;
+    if (request == NULL)
+        return false;
+    request->answer_by = NS_NEVER;
+    if (!was_connected(request->easy)) {
+        request_finish(request, CURLE_OPERATION_TIMEDOUT);
+        return true;
+    }
+    request->waits = true;
+    http->waiting++;
+    struct http_answer answer = {.failure = HTTP_TIMEOUT_ANSWER, .body = "", .waits = true};
+    answer.reason = reason_of(request, HTTP_TIMEOUT_ANSWER, CURLE_OPERATION_TIMEDOUT);
+    request->done(request->arg, &answer); /* may have cancelled it */
+    return true;
+}
+
 /* True if something had ended and a callback was called. */
 static bool finish_one(struct http *http)
 {
@@ -536,7 +589,7 @@ void http_run(struct http *http)
      * that callbacks that always start another GET cannot keep the loop here. */
     for (int turn = 0; turn < 8; turn++) {
         bool any = drive(http);
-        while (http->multi != NULL && finish_one(http))
+        while (http->multi != NULL && (finish_one(http) || tell_late(http)))
             any = true;
         if (!any)
             return;

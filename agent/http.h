@@ -19,6 +19,7 @@
 #ifndef AGENT_HTTP_H
 #define AGENT_HTTP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "broker/record.h"
@@ -43,6 +44,7 @@ struct http_answer {
     const char *body;   /* never NULL, a NUL stands after its end; "" on failure */
     size_t size;        /* bytes of the body */
     const char *reason; /* static text of a failure, "" without one */
+    bool waits;         /* of http_get_patiently: too late, and waited for on */
 };
 
 struct http;
@@ -65,13 +67,13 @@ int http_fd(const struct http *http);
 /* When http_run wants to be called at the latest; NS_NEVER while idle. */
 ns_t http_deadline(const struct http *http);
 
-/* Requests and watches under way. */
+/* Requests and watches under way, those not counted that are only waited for on. */
 int http_pending(const struct http *http);
 
 /* Does what is ready and calls back for what has ended. Never blocks. */
 void http_run(struct http *http);
 
-/* Blocks until nothing is pending. Every request ends within its timeout, so this does too. */
+/* Blocks until nothing is pending, which what is waited for on is not. Every request ends within its timeout, so this does too. */
 void http_drain(struct http *http);
 
 /* Starts a GET. url is http:// or https://; headers are whole lines ("Name: value"), `NULL` after
@@ -80,6 +82,13 @@ void http_drain(struct http *http);
  * libcurl); nothing has happened then, and `done` will not be called. */
 int http_get(struct http *http, const char *url, const char *const *headers, int timeout_ms,
              int connect_timeout_ms, http_callback *done, void *arg);
+
+/* The same for a server where a question that is given up goes on costing as much as one that is
+ * waited for. Where it has accepted the connection and timeout_ms is over, `done` is called with
+ * HTTP_TIMEOUT_ANSWER and `waits`, and a second time when there is an answer after all, or
+ * patience_ms after the first are over. The connection stays open in between. */
+int http_get_patiently(struct http *http, const char *url, const char *const *headers,
+                       int timeout_ms, int patience_ms, http_callback *done, void *arg);
 
 /* Ends every request started with `arg` without its callback, and cancels every watch with it. */
 void http_cancel(struct http *http, const void *arg);

@@ -256,9 +256,9 @@ struct lease_view {
     uint32_t model_count;
     int64_t available; /* what a new acquire would be granted now */
     int64_t free;      /* slots without work in them, by the reading */
-    int64_t leased, dispatched, waiting, strangers, ghosts, orphans;
-    uint32_t first_lease, lease_count; /* of lease_fleet.leases */
-    uint32_t first_work, work_count;   /* of lease_fleet.work */
+    int64_t leased, dispatched, waiting, strangers, ghosts, orphans; /* strangers: -1 unknown */
+    uint32_t first_lease, lease_count;                               /* of lease_fleet.leases */
+    uint32_t first_work, work_count;                                 /* of lease_fleet.work */
 };
 
 struct lease_entry {

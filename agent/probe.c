@@ -17,6 +17,7 @@ struct asking {
     struct probe_target *target;
     int kind;
     bool pending;
+    ns_t sent_ns;
 };
 
 /* An answer that told which engine it is: that one's first question may be the same. */
@@ -26,7 +27,8 @@ struct replay {
     ns_t sent_ns;
 };
 
-/* Invariant: pending is the number of askings that are; 0 unless running. */
+/* Invariants: pending is the number of askings that are; 0 unless running. While one is late nothing
+ * else is asked. */
 struct probe_target {
     struct provider_spec spec;
     ns_t (*now)(void);
@@ -37,6 +39,9 @@ struct probe_target {
     struct engine_memory memory;
     ns_t unanswered_ns[PROBE_UNANSWERED_MAX]; /* when each timed out; the oldest is overwritten */
     unsigned unanswered_next;
+    struct asking *late; /* sits at the server beyond its probe; NULL: none */
+    ns_t over_ns;        /* when the last such one had been sent, that does so no more */
+    bool recovered;
     bool running;
     int pending;
     struct http *http;
@@ -130,11 +135,19 @@ int probe_target_new(const struct provider_spec *spec, ns_t (*now)(void),
     return 0;
 }
 
+static void forget_late(struct probe_target *target)
+{
+    if (target->late != NULL)
+        http_cancel(target->http, target->late);
+    target->late = NULL;
+}
+
 void probe_target_destroy(struct probe_target **target)
 {
     if (*target == NULL)
         return;
     probe_cancel(*target);
+    forget_late(*target);
     probe_key_wipe(&(*target)->key);
     free(*target);
     *target = NULL;
@@ -174,6 +187,24 @@ int probe_unanswered(const struct probe_target *target)
 static void note_unanswered(struct probe_target *target)
 {
     target->unanswered_ns[target->unanswered_next++ % PROBE_UNANSWERED_MAX] = target->now();
+}
+
+bool probe_recovered(struct probe_target *target)
+{
+    bool recovered = target->recovered;
+    target->recovered = false;
+    return recovered;
+}
+
+uint32_t probe_source(const struct provider_spec *spec)
+{
+    const char *const parts[] = {spec->probe_url, "\n", spec->model, "\n", spec->program};
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (const char *at = parts[i]; *at != '\0'; at++)
+            hash = (hash ^ (unsigned char)*at) * 16777619u;
+    hash = (hash ^ (uint32_t)spec->engine) * 16777619u;
+    return hash != 0 ? hash : 1;
 }
 
 /* ---- which engine ---------------------------------------------------------------------------- */
@@ -237,6 +268,7 @@ static void finish(struct probe_target *target)
     target->engine->end(run);
     target->memory = run->memory;
     reading->answered_ns = target->now();
+    reading->threads = (int32_t)run->threads;
     if (target->key.open_to_others && reading->detail[0] == '\0')
         run_detail(run, "warning: others may write %s", target->spec.key_file);
     settle_engine(target);
@@ -261,14 +293,38 @@ static void become(struct probe_target *target, int kind, const struct http_answ
     begin_engine(target, target->replay.sent_ns);
 }
 
+/* One is enough: more is asked only of servers with many threads, or where nothing sits on any. */
+static void be_late(struct probe_target *target, struct asking *asking)
+{
+    if (target->late != NULL) {
+        http_cancel(target->http, asking);
+        return;
+    }
+    target->late = asking;
+    target->run.reading.hung_ns = asking->sent_ns;
+}
+
+static void end_late(struct probe_target *target)
+{
+    target->over_ns = target->late->sent_ns;
+    target->late = NULL;
+    target->recovered = true;
+}
+
 static void on_answer(void *arg, const struct http_answer *answer)
 {
     struct asking *asking = arg;
     struct probe_target *target = asking->target;
+    if (asking == target->late) {
+        end_late(target);
+        return;
+    }
     asking->pending = false;
     target->pending--;
     if (answer->failure == HTTP_TIMEOUT_ANSWER)
         note_unanswered(target);
+    if (answer->waits)
+        be_late(target, asking);
     target->engine->take(&target->run, asking->kind, answer);
     if (target->run.found != NULL)
         become(target, asking->kind, answer);
@@ -285,8 +341,11 @@ static int ask_http(struct probe_target *target, const struct engine_ask *questi
         snprintf(url, sizeof url, "http://127.0.0.1:%u%s", question->local_port, question->path);
     else
         snprintf(url, sizeof url, "%s%s", target->spec.probe_url, question->path);
-    return http_get(target->http, url, with_key ? headers : NULL, left_ms, left_ms, on_answer,
-                    asking);
+    const char *const *lines = with_key ? headers : NULL;
+    if (target->run.threads == THREADS_MANY || question->local_port != 0)
+        return http_get(target->http, url, lines, left_ms, left_ms, on_answer, asking);
+    return http_get_patiently(target->http, url, lines, left_ms, PROBE_UNANSWERED_MS, on_answer,
+                              asking);
 }
 
 static int ask(struct probe_target *target, const struct engine_ask *question)
@@ -295,7 +354,7 @@ static int ask(struct probe_target *target, const struct engine_ask *question)
     int left_ms = (int)((target->deadline - target->now()) / NS_PER_MS);
     if (left_ms < 1)
         left_ms = 1;
-    *asking = (struct asking){.target = target, .kind = question->kind};
+    *asking = (struct asking){.target = target, .kind = question->kind, .sent_ns = target->now()};
     int error = question->program ? program_start(target->http, target->now, target->spec.program,
                                                   target->spec.name, left_ms, on_answer, asking)
                                   : ask_http(target, question, left_ms, asking);
@@ -375,10 +434,24 @@ static void pump(struct probe_target *target)
         finish(target);
 }
 
+/* Whoever asked last had found out, or it is what this kind of server is like. */
+static enum threads threads_of(const struct probe_target *target)
+{
+    const struct reading *last = &target->run.last;
+    if (target->engine->many_threads)
+        return THREADS_MANY;
+    return strcmp(last->engine, target->engine->name) == 0 ? (enum threads)last->threads
+                                                           : THREADS_UNKNOWN;
+}
+
 static void begin_engine(struct probe_target *target, ns_t now)
 {
     struct probe_run *run = &target->run;
+    ns_t hung_ns = run->reading.hung_ns;
     reading_clear(&run->reading);
+    run->reading.hung_ns = hung_ns; /* of a question about the engine */
+    run->reading.source = probe_source(&target->spec);
+    run->threads = threads_of(target);
     snprintf(run->reading.engine, sizeof run->reading.engine, "%s", target->engine->name);
     target->engine->begin(run, now);
 }
@@ -387,10 +460,12 @@ static void run_begin(struct probe_target *target, enum probe_wants wants,
                       const struct reading *last)
 {
     struct probe_run *run = &target->run;
-    if (last != NULL) /* it may be this run's own reading of before */
-        memmove(&run->last, last, sizeof run->last);
+    if (last != NULL && (last->source == 0 || last->source == probe_source(&target->spec)))
+        memmove(&run->last, last,
+                sizeof run->last); /* it may be this run's own reading of before */
     else
-        reading_clear(&run->last);
+        reading_clear(&run->last); /* or another server's */
+    run->reading.hung_ns = 0;
     take_over_engine(target);
     run->spec = &target->spec;
     run->wants = wants;
@@ -399,6 +474,29 @@ static void run_begin(struct probe_target *target, enum probe_wants wants,
     run->found = NULL;
     target->replay.answer = NULL;
     begin_engine(target, target->now());
+}
+
+/* When the question was sent that keeps us from asking another one; 0: none does. */
+static ns_t hung_since(const struct probe_target *target)
+{
+    const struct reading *last = &target->run.last;
+    ns_t now = target->now();
+    if (target->late != NULL)
+        return target->late->sent_ns;
+    bool other = last->hung_ns != 0 && last->hung_ns != target->over_ns && now >= last->hung_ns &&
+                 now - last->hung_ns < PROBE_UNANSWERED_MS * NS_PER_MS;
+    return other && last->threads == THREADS_FEW ? last->hung_ns : 0;
+}
+
+static void say_hung(struct probe_target *target, ns_t since_ns)
+{
+    struct probe_run *run = &target->run;
+    run->decided = true;
+    run->reading.health = HEALTH_BUSY;
+    run->reading.hung_ns = since_ns;
+    run_detail(run, "no answer for %d s to a question that is not asked again before it comes",
+               (int)((target->now() - since_ns) / NS_PER_SEC));
+    finish(target);
 }
 
 int probe_start(struct http *http, struct probe_target *target, enum probe_wants wants,
@@ -414,6 +512,11 @@ int probe_start(struct http *http, struct probe_target *target, enum probe_wants
     target->arg = arg;
     target->deadline = target->now() + probe_ms * NS_PER_MS;
     run_begin(target, wants, last);
+    ns_t since_ns = hung_since(target);
+    if (since_ns != 0) {
+        say_hung(target, since_ns);
+        return 0;
+    }
     int error =
         target->spec.key_file[0] == '\0' ? 0 : probe_key_read(&target->key, target->spec.key_file);
     if (error != 0)

@@ -5,15 +5,19 @@
  *
  * What a probe never does: wake a server that sleeps, load or evict a model, follow a redirect,
  * keep a prompt or an answer that a server shows. What it cannot help: /slots of llama.cpp restarts
- * the idle timer of --sleep-idle-seconds. So a background probe (PROBE_FULL) of an idle server
- * reads /metrics, which does not. Where a server has no /metrics (they are off by default) /slots
- * is read, and a server that is to fall asleep between requests should be started with --metrics;
- * one that this target has once seen asleep is left in peace all the same: while it is idle only
- * /props is read, and in_flight is then unknown until a verify (PROBE_QUICK) asks.
+ * the idle timer of --sleep-idle-seconds. So a background probe of an idle server reads /metrics,
+ * which does not. Where a server that could sleep has no /metrics (they are off by default), only
+ * /props is read while it is idle and nobody wants to know (PROBE_IDLE), and of one that this target
+ * has once seen asleep also while somebody looks; in_flight is then unknown until a verify
+ * (PROBE_QUICK) asks.
  *
- * Old llama-servers have slots + 2 HTTP threads, and a probe that was not answered sits on one of
- * them until the server gets to it. A target counts these for 60 s (probe_unanswered); holding back
- * is the caller's decision.
+ * Old llama-servers have slots + 2 HTTP threads, and a question that was not answered sits on one of
+ * them until the server gets to it, whether or not we still wait for it. So of a server that is not
+ * known to have many, one at most is out: the target says busy in time and waits on, for 60 s, with
+ * that one connection open. Until then each probe says busy at once, without a question; when the
+ * answer comes it is time for the next one (probe_recovered). A process that ends meanwhile closes the
+ * connection and frees nothing: `hung_ns` of its reading keeps the next one from asking, too, where
+ * the server is known to have few threads. Several questions at a time go only to one with many.
  *
  * Thread rules: a target belongs to one thread at a time. `now` is a clock that runs through
  * suspend and is the one of the http it is used with. */
@@ -26,12 +30,13 @@
 #include "agent/spec.h"
 #include "broker/reading.h"
 
-#define PROBE_UNANSWERED_MAX 16    /* counted up to here */
-#define PROBE_UNANSWERED_MS  60000 /* how long each is counted */
+#define PROBE_UNANSWERED_MAX 16            /* counted up to here */
+#define PROBE_UNANSWERED_MS  UNANSWERED_MS /* how long each is counted */
 
 enum probe_wants {
     PROBE_QUICK, /* a verify waits: what is in flight, in as few questions as are safe */
     PROBE_FULL,  /* in the background: also what is queued, and which models there are */
+    PROBE_IDLE,  /* the same where nothing is leased or at work and nobody looks */
 };
 
 /* A server that is probed, with what was learnt about it: its key, whether it can sleep. */
@@ -61,8 +66,14 @@ bool probe_is_running(const struct probe_target *target);
 /* Ends one that is under way without its callback. */
 void probe_cancel(struct probe_target *target);
 
-/* Questions of the last 60 s that the server accepted and did not answer. */
+/* Questions of the last 60 s that the server accepted and did not answer in time. */
 int probe_unanswered(const struct probe_target *target);
+
+/* Once after the question that sat at the server was answered, or will not be: time for the next. */
+bool probe_recovered(struct probe_target *target);
+
+/* What tells one server, or model of it, from another: never 0. */
+uint32_t probe_source(const struct provider_spec *spec);
 
 /* Probes once and waits for it: at most probe_ms. *reading is filled on success. LEASE_ENOMEM,
  * LEASE_EIO, LEASE_EINVAL: *reading is unchanged. */

@@ -64,6 +64,7 @@ static const char *const paths[ENGINE_ASKS_MAX] = {
 struct seen {
     const json_t *json; /* NULL: none */
     const char *text;
+    bool parrots; /* it answers /props with the same */
 };
 
 static bool has(const struct seen *seen, const char *key)
@@ -71,9 +72,15 @@ static bool has(const struct seen *seen, const char *key)
     return json_object_get(seen->json, key) != NULL;
 }
 
+/* An empty list is little, and says more only where not every path answers so. */
 static bool has_list(const struct seen *seen, const char *key)
 {
-    return json_is_array(json_object_get(seen->json, key));
+    const json_t *list = json_object_get(seen->json, key);
+    const json_t *first = json_array_get(list, 0);
+    if (!json_is_array(list) || seen->parrots)
+        return false;
+    return first == NULL || (json_is_string(json_object_get(first, "model")) &&
+                             json_is_string(json_object_get(first, "state")));
 }
 
 static bool first_has(const struct seen *seen, const char *list, const char *key)
@@ -179,23 +186,25 @@ static bool next(struct probe_run *run, ns_t now, struct engine_ask *ask)
     return asks_next(run, now, paths, ask);
 }
 
-static void look_for_marks(struct probe_run *run, int kind, const struct http_answer *answer)
-{
-    json_t *json = probe_json(answer->body, answer->size);
-    struct seen seen = {.json = json, .text = answer->body};
-    for (const struct mark *mark = marks; mark < marks + MARKS && run->detect.best == NULL; mark++)
-        if (mark->kind == kind && mark->status == answer->status &&
-            mark->looks_like(&seen, mark->word))
-            run->detect.best = mark;
-    json_decref(json);
-}
-
 static uint64_t hash_of(const struct http_answer *answer)
 {
     uint64_t hash = 14695981039346656037u;
     for (size_t i = 0; i < answer->size; i++)
         hash = (hash ^ (unsigned char)answer->body[i]) * 1099511628211u;
     return hash;
+}
+
+static void look_for_marks(struct probe_run *run, int kind, const struct http_answer *answer)
+{
+    json_t *json = probe_json(answer->body, answer->size);
+    struct seen seen = {.json = json, .text = answer->body};
+    seen.parrots = kind != KIND_PROPS && run->detect.props != 0 && answer->status == 200 &&
+                   hash_of(answer) == run->detect.props;
+    for (const struct mark *mark = marks; mark < marks + MARKS && run->detect.best == NULL; mark++)
+        if (mark->kind == kind && mark->status == answer->status &&
+            mark->looks_like(&seen, mark->word))
+            run->detect.best = mark;
+    json_decref(json);
 }
 
 /* As it was found to be when all was asked. */
@@ -278,4 +287,4 @@ static void end(struct probe_run *run)
     (void)run;
 }
 
-const struct engine engine_detect = {"auto", begin, next, take, end};
+const struct engine engine_detect = {"auto", begin, next, take, end, false};

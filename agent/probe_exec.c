@@ -110,4 +110,4 @@ static void end(struct probe_run *run)
     (void)run;
 }
 
-const struct engine engine_exec = {"exec", begin, next, take, end};
+const struct engine engine_exec = {"exec", begin, next, take, end, true};

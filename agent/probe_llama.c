@@ -43,6 +43,8 @@ static bool is_awake(const struct probe_run *run, ns_t now)
 {
     const struct reading *last = &run->last;
     const struct engine_memory *memory = &run->memory;
+    if (last->health == HEALTH_BUSY) /* /props may tell why */
+        return false;
     if (is_recent(memory->told_ns, now, READING_TRUST_MS * NS_PER_MS) && !memory->can_sleep)
         return true;
     if (is_recent(memory->awake_ns, now, AWAKE_NS))
@@ -152,17 +154,19 @@ static void ask_instead_of_slots(struct probe_run *run)
 /* Idle by the last reading, and it may want to fall asleep: not to be disturbed by /slots. */
 static bool leave_in_peace(const struct probe_run *run)
 {
-    return run->wants == PROBE_FULL && run->memory.seen_asleep && run->memory.can_sleep &&
-           run->llama.endpoint_metrics != 1 && run->last.in_flight <= 0 &&
-           run->last.health == HEALTH_OK;
+    bool unwanted =
+        run->wants == PROBE_IDLE || (run->wants == PROBE_FULL && run->memory.seen_asleep);
+    return unwanted && run->memory.can_sleep && run->llama.endpoint_metrics != 1 &&
+           run->last.in_flight <= 0 && run->last.health == HEALTH_OK;
 }
 
 /* The server is awake and has told what is on: the rest of the questions. */
 static void ask_for_work(struct probe_run *run)
 {
     struct llama_state *state = &run->llama;
-    bool metrics = state->endpoint_metrics == 1 && run->wants == PROBE_FULL;
+    bool metrics = state->endpoint_metrics == 1 && run->wants != PROBE_QUICK;
     if (leave_in_peace(run)) {
+        run->reading.in_peace = 1;
         run_detail(run, "idle when last asked; left alone so that it can fall asleep (--metrics)");
         return;
     }
@@ -173,7 +177,7 @@ static void ask_for_work(struct probe_run *run)
     }
     if (metrics && run->reading.slots_total > 0) {
         ask_for(run, KIND_METRICS);
-        if (run->last.in_flight > 0) /* busy: both wait for the same batch, so both at once */
+        if (run->last.in_flight > 0 && run->threads == THREADS_MANY) /* both wait for one batch */
             ask_for(run, KIND_SLOTS);
         return;
     }
@@ -209,6 +213,7 @@ static void take_server_props(struct probe_run *run, enum kind kind, const json_
         run->reading.slots_total = total > BOOK_SLOTS_MAX ? BOOK_SLOTS_MAX : total;
     run->memory.told_ns = state->asked_ns[kind];
     run->memory.can_sleep = sleeping != -1;
+    run->threads = sleeping != -1 ? THREADS_MANY : THREADS_FEW; /* both came in late 2025 */
     take_model_name(run, props, sleeping == 1 ? MODEL_SLEEPING : MODEL_LOADED);
     if (sleeping == 1) {
         run->memory.seen_asleep = true;
@@ -416,6 +421,7 @@ static void take_metrics(struct probe_run *run, const struct http_answer *answer
     }
     if (state->processing == -1 || state->deferred == -1)
         state->processing = state->deferred = -1;
+    state->metrics_odd = answer->status == 200 && state->processing == -1;
     bool idle = state->processing == 0 && run->reading.slots_total > 0;
     if (!run->memory.slots_off && !idle)
         ask_for(run, KIND_SLOTS); /* no effect where it was asked */
@@ -425,13 +431,20 @@ static void take_metrics(struct probe_run *run, const struct http_answer *answer
 
 /* ---- /health --------------------------------------------------------------------------------- */
 
+/* Newer versions count nothing in it. */
 static void take_health(struct probe_run *run, const json_t *health)
 {
     int idle = -1, processing = -1;
+    const json_t *told[] = {json_object_get(health, "slots_idle"),
+                            json_object_get(health, "slots_processing")};
+    if (json_is_object(health) && told[0] == NULL && told[1] == NULL)
+        return;
     if (!probe_json_count(health, "slots_idle", &idle) ||
         !probe_json_count(health, "slots_processing", &processing) || idle < 0 || processing < 0 ||
-        idle + processing == 0)
+        idle + processing == 0) {
+        decide_unknown(run, "the answer to /health is not llama.cpp's");
         return;
+    }
     int total = idle + processing;
     run->reading.slots_total = total > BOOK_SLOTS_MAX ? BOOK_SLOTS_MAX : total;
     run->reading.in_flight = processing;
@@ -558,10 +571,14 @@ static void end(struct probe_run *run)
             fill_idle_slots(run);
         return;
     }
+    if (state->metrics_odd) {
+        decide_unknown(run, "the answer to /metrics is not llama.cpp's, or was cut off");
+        return;
+    }
     if (reading->slots_total > 0 && reading->detail[0] == '\0')
         run_detail(run, "work in flight is not told: start it with --slots or --metrics");
     else if (reading->slots_total <= 0)
         decide_unknown(run, "this is no llama.cpp server: it tells no slots");
 }
 
-const struct engine engine_llama = {"llama.cpp", begin, next, take, end};
+const struct engine engine_llama = {"llama.cpp", begin, next, take, end, false};

@@ -178,4 +178,4 @@ static void end(struct probe_run *run)
     (void)run;
 }
 
-const struct engine engine_lmstudio = {"lmstudio", begin, next, take, end};
+const struct engine engine_lmstudio = {"lmstudio", begin, next, take, end, true};

@@ -156,10 +156,57 @@ bool probe_metric_read(const char *text, const char *name, const char *without,
     return true;
 }
 
+int probe_metric_count(const struct metric *metric)
+{
+    return metric->smallest >= 0 && metric->sum < 1e9 ? (int)ceil(metric->sum) : -1;
+}
+
 int probe_metric(const char *text, const char *name)
 {
     struct metric metric;
-    if (!probe_metric_read(text, name, NULL, &metric) || metric.smallest < 0)
-        return -1;
-    return metric.sum < 1e9 ? (int)metric.sum : -1;
+    return probe_metric_read(text, name, NULL, &metric) ? probe_metric_count(&metric) : -1;
+}
+
+static bool is_name_char(char c, bool first)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == ':' ||
+           (!first && is_digit(c));
+}
+
+/* NaN and infinities are numbers in this format, if none to count with. */
+static bool is_series(const char *line, const char *end)
+{
+    static const char *const odd[] = {"NaN", "nan", "+Inf", "-Inf", "Inf", "inf"};
+    bool has = false;
+    double value;
+    const char *at = line;
+    while (is_name_char(*at, at == line))
+        at++;
+    if (at == line)
+        return false;
+    at = skip_blanks(at);
+    if (*at == '{')
+        at = skip_labels(at, end, NULL, &has);
+    if (at == NULL)
+        return false;
+    at = skip_blanks(at);
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        if (strncmp(at, odd[i], strlen(odd[i])) == 0)
+            return true;
+    return read_number(at, &value) != NULL;
+}
+
+int probe_metric_series(const char *text, const char *prefix)
+{
+    int count = 0;
+    const char *line = text;
+    for (const char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        size_t length = strspn(line, " \t\r");
+        if (line[length] == '#' || line[length] == '\n')
+            continue;
+        if (!is_series(line, end))
+            return -1;
+        count += strncmp(line, prefix, strlen(prefix)) == 0;
+    }
+    return *line == '\0' ? count : -1;
 }

@@ -26,7 +26,15 @@ struct metric {
 bool probe_metric_read(const char *text, const char *name, const char *without,
                        struct metric *metric);
 
-/* The sum over all series, rounded down. -1: not known, one is negative, or above 1e9. */
+/* The sum over all series, rounded up: half a request is none too few. -1: not known, one is negative,
+ * or above 1e9. */
 int probe_metric(const char *text, const char *name);
+
+/* The same of one that was read. */
+int probe_metric_count(const struct metric *metric);
+
+/* How many series there are whose names begin with `prefix`. -1: a line is cut off or malformed, so
+ * that the text as a whole cannot be trusted. A text of comments alone has none. */
+int probe_metric_series(const char *text, const char *prefix);
 
 #endif

@@ -136,7 +136,18 @@ static void forget_counts(struct reading *reading, int32_t slots)
     memset(reading->slots, 0, sizeof reading->slots);
 }
 
-/* Whatever it does but hang, Ollama itself is there: leases alone decide then. */
+/* One that is gone, or has its slots switched off, counts nothing: leases alone decide then. What
+ * says something else than its slots is not to be relied on. */
+static void take_no_slots(struct probe_run *run, const struct http_answer *answer)
+{
+    if (answer->failure == HTTP_UNREACHABLE || answer->failure == HTTP_TIMEOUT_CONNECT)
+        run->memory.ollama = (struct ollama_memory){0}; /* another by now: looked for next time */
+    else if (answer->failure == HTTP_NONE && answer->status == 503)
+        asks_failed(run, answer, "its llama-server: /slots");
+    else if (!asks_absent(answer))
+        asks_unknown(run, "its llama-server gives no sane answer to /slots");
+}
+
 static void take_slots(struct probe_run *run, const struct http_answer *answer)
 {
     struct ollama_state *state = &run->ollama;
@@ -147,18 +158,20 @@ static void take_slots(struct probe_run *run, const struct http_answer *answer)
         asks_decide(run, HEALTH_BUSY);
         return;
     }
-    if (answer->failure == HTTP_UNREACHABLE) /* it is another by now: looked for next time */
-        run->memory.ollama = (struct ollama_memory){0};
-    if (answer->failure != HTTP_NONE || answer->status != 200)
+    if (answer->failure != HTTP_NONE || answer->status != 200) {
+        take_no_slots(run, answer);
         return;
+    }
     json_t *body = probe_json(answer->body, answer->size);
     state->counted =
         json_is_array(body) && json_array_size(body) > 0 && llama_read_slots(reading, body);
     json_decref(body);
-    if (!state->counted)
+    if (!state->counted) {
         forget_counts(reading, slots);
-    else if (slots > 0 && slots < reading->slots_total)
+        asks_unknown(run, "its llama-server gives no sane answer to /slots");
+    } else if (slots > 0 && slots < reading->slots_total) {
         reading->slots_total = slots;
+    }
 }
 
 /* ---- any answer ------------------------------------------------------------------------------ */
@@ -239,4 +252,4 @@ static void end(struct probe_run *run)
     }
 }
 
-const struct engine engine_ollama = {"ollama", begin, next, take, end};
+const struct engine engine_ollama = {"ollama", begin, next, take, end, true};

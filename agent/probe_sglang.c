@@ -133,10 +133,9 @@ static void take_ranks(struct probe_run *run, enum kind kind, const json_t *body
 static int sum_of(const char *text, const char *name)
 {
     struct metric metric;
-    if (!probe_metric_read(text, name, "priority", &metric) || metric.smallest < 0 ||
-        metric.sum >= 1e6)
+    if (!probe_metric_read(text, name, "priority", &metric) || metric.sum >= 1e6)
         return -1;
-    return (int)metric.sum;
+    return probe_metric_count(&metric);
 }
 
 static void take_metrics(struct probe_run *run, const char *text)
@@ -202,4 +201,4 @@ static void end(struct probe_run *run)
         run_detail(run, "this version does not tell its capacity: say slots=N");
 }
 
-const struct engine engine_sglang = {"sglang", begin, next, take, end};
+const struct engine engine_sglang = {"sglang", begin, next, take, end, true};

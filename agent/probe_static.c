@@ -29,4 +29,4 @@ static void end(struct probe_run *run)
     (void)run;
 }
 
-const struct engine engine_static = {"static", begin, next, take, end};
+const struct engine engine_static = {"static", begin, next, take, end, true};

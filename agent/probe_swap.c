@@ -39,7 +39,7 @@ static void begin(struct probe_run *run, ns_t now)
     asks_begin(run, now);
     run->swap = (struct swap_state){.wanted = MODEL_UNKNOWN, .ttl = -1, .in_flight = -1};
     asks_want(run, KIND_RUNNING);
-    run->swap.hardware_due = run->wants == PROBE_FULL || !run->memory.swap.no_hardware;
+    run->swap.hardware_due = run->wants != PROBE_QUICK || !run->memory.swap.no_hardware;
     if (run->swap.hardware_due)
         asks_want(run, KIND_HARDWARE);
 }
@@ -81,7 +81,7 @@ static bool may_wait_unseen(const struct swap_state *state)
 /* Idle when last asked, and to be stopped after some idle time: not to be disturbed. */
 static bool leave_in_peace(const struct probe_run *run)
 {
-    return run->wants == PROBE_FULL && run->swap.ttl != 0 && run->last.in_flight <= 0;
+    return run->wants != PROBE_QUICK && run->swap.ttl != 0 && run->last.in_flight <= 0;
 }
 
 /* Whether what llama-skein counts is the wanted model's alone. */
@@ -97,7 +97,11 @@ static void consider(struct probe_run *run)
         return;
     if (state->wanted == MODEL_UNLOADED)
         asks_want(run, KIND_MODELS);
-    else if (state->wanted == MODEL_LOADED && !hardware_is_enough(state) && !leave_in_peace(run))
+    else if (state->wanted != MODEL_LOADED || hardware_is_enough(state))
+        return;
+    else if (leave_in_peace(run))
+        run->reading.in_peace = 1;
+    else
         asks_want(run, KIND_SLOTS);
 }
 
@@ -332,4 +336,4 @@ static void end(struct probe_run *run)
     }
 }
 
-const struct engine engine_swap = {"llama-swap", begin, next, take, end};
+const struct engine engine_swap = {"llama-swap", begin, next, take, end, false};

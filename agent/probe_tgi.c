@@ -3,8 +3,8 @@
  *   /info      max_concurrent_requests: how many it takes in before it answers 429, those that wait
  *              included. Not how many run at a time, which depends on their length: slots= wins.
  *   /metrics   tgi_batch_current_size and tgi_queue_size. Both are missing until the first request
- *              after a start; that is told as it is and not taken for idle, since a body that was
- *              cut off looks the same.
+ *              after a start: there is something of TGI's, all of it sane, and no counter that tells
+ *              of requests (counters come before gauges). Anything less is not an answer.
  *
  * What waits is in flight, too: it takes the next place that becomes free. A queue does not mean that
  * all is taken, since a request waits for the batch to take it in; but above the slots it does. */
@@ -29,7 +29,7 @@ static void begin(struct probe_run *run, ns_t now)
                  last->slots_total > 0 && now - last->sent_ns < READING_TRUST_MS * NS_PER_MS;
     asks_begin(run, now);
     asks_want(run, KIND_METRICS);
-    if (run->wants == PROBE_FULL || !known) {
+    if (run->wants != PROBE_QUICK || !known) {
         asks_want(run, KIND_INFO);
         return;
     }
@@ -57,12 +57,29 @@ static void take_info(struct probe_run *run, const json_t *info)
         asks_model(run, name, MODEL_LOADED);
 }
 
+/* Nothing was asked of it yet. */
+static bool is_fresh(const char *text)
+{
+    static const char *const counters[] = {"tgi_request_count", "tgi_request_success",
+                                           "tgi_batch_inference_count"};
+    struct metric metric;
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        if (probe_metric_series(text, counters[i]) != 0 &&
+            (!probe_metric_read(text, counters[i], NULL, &metric) || metric.sum != 0))
+            return false;
+    return probe_metric_series(text, "tgi_") > 0 &&
+           probe_metric_series(text, "tgi_batch_current_size") == 0 &&
+           probe_metric_series(text, "tgi_queue_size") == 0;
+}
+
 static void take_metrics(struct probe_run *run, const char *text)
 {
     int batch = probe_metric(text, "tgi_batch_current_size");
     int queue = probe_metric(text, "tgi_queue_size");
     if (batch >= 0 && queue >= 0)
         asks_count(run, KIND_METRICS, batch + queue, queue);
+    else if (!is_fresh(text))
+        asks_unknown(run, "the answer to /metrics is not TGI's, or was cut off");
 }
 
 static void take(struct probe_run *run, int kind, const struct http_answer *answer)
@@ -87,4 +104,4 @@ static void end(struct probe_run *run)
     run_detail(run, "it tells no work in flight before its first request");
 }
 
-const struct engine engine_tgi = {"tgi", begin, next, take, end};
+const struct engine engine_tgi = {"tgi", begin, next, take, end, true};

@@ -19,7 +19,8 @@
  *
  * A queue means that all is taken only where the KV cache is used up: a request also waits for a
  * step, or for its turn in a long prefill. With gauges alone a queue while as many run as there are
- * slots is more than our leases could have made; such a server is said to be busy.
+ * slots (any, where those are not told) is more than our leases could have made; such a server is said
+ * to be busy.
  *
  * Capacity (max_num_seqs) is not exported: without slots= it is unknown. Neither path asks for the
  * API key, which guards /v1 only; it is sent all the same, since a proxy may want it. */
@@ -56,7 +57,7 @@ static void begin(struct probe_run *run, ns_t now)
         is_recent(last->sent_ns, now, READING_TRUST_MS * NS_PER_MS))
         memory->believed = true;
     asks_want(run, KIND_LOAD);
-    if (run->wants == PROBE_FULL || !memory->believed ||
+    if (run->wants != PROBE_QUICK || !memory->believed ||
         !is_recent(memory->gauges_ns, now, GAUGES_AGE_NS))
         asks_want(run, KIND_METRICS);
 }
@@ -117,7 +118,7 @@ static void take_metrics(struct probe_run *run, const char *text)
     }
     if (probe_metric_read(text, "vllm:num_requests_swapped", NULL, &swapped) &&
         swapped.smallest >= 0 && swapped.sum < 1e6)
-        state->running += (int)swapped.sum;
+        state->running += probe_metric_count(&swapped);
     run->memory.vllm.gauges_ns = run->asks.sent_ns[KIND_METRICS];
     run->memory.vllm.waiting = state->waiting;
     run->memory.vllm.cache_full = cache_is_full(text);
@@ -212,7 +213,7 @@ static void infer_from_gauges(struct probe_run *run)
     reading->in_flight = state->running + state->waiting;
     reading->queued = state->waiting;
     reading->queue_means_full = state->waiting > 0 && run->memory.vllm.cache_full;
-    bool full = state->running >= reading->slots_total && reading->slots_total > 0;
+    bool full = state->running >= (reading->slots_total > 0 ? reading->slots_total : 1);
     if (state->waiting > 0 && (full || reading->queue_means_full))
         reading->health = HEALTH_BUSY;
     run_detail(run, "%s%d run, %d wait some seconds ago (%s; --enable-server-load-tracking)",
@@ -242,4 +243,4 @@ static void end(struct probe_run *run)
     }
 }
 
-const struct engine engine_vllm = {"vllm", begin, next, take, end};
+const struct engine engine_vllm = {"vllm", begin, next, take, end, true};

@@ -2,6 +2,7 @@
  * it. All others wait for what it brings. */
 #define _GNU_SOURCE
 
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -12,8 +13,10 @@
 #include "broker/host_clock.h"
 #include "broker/host_wait.h"
 
-#define SPEAKER_GRACE_MS 60 /* for the speaker to begin, before somebody else does */
-#define PROBER_LIMIT_MS  (PROBE_MS + 250)
+#define SPEAKER_GRACE_MS     60
+#define SPEAKER_GRACE_FEW_MS 500
+#define HURRIED_MS           200 /* a server with few threads is asked nothing in less */
+#define PROBER_LIMIT_MS      (PROBE_MS + 250)
 
 bool reader_has_speaker(const struct lease_agent *agent)
 {
@@ -41,6 +44,16 @@ static bool is_left_alone(struct provider *provider)
     bool pause = host_now_ns() < attribution_not_before(provider->book);
     pthread_mutex_unlock(&provider->mutex);
     return pause;
+}
+
+/* For the speaker to begin, before somebody else does. It alone can wait for what an old server does
+ * not answer in time, and so notices when it is back. */
+static ns_t grace_for_speaker(struct provider *provider)
+{
+    pthread_mutex_lock(&provider->mutex);
+    bool few = provider->book->sight.reading.threads == THREADS_FEW;
+    pthread_mutex_unlock(&provider->mutex);
+    return (few ? SPEAKER_GRACE_FEW_MS : SPEAKER_GRACE_MS) * NS_PER_MS;
 }
 
 /* The book has a reading that is new enough, and `last` is a copy of the newest one. */
@@ -75,9 +88,14 @@ static int probe_by_myself(struct provider *provider, ns_t fresh_ns, ns_t deadli
         int probe_ms = (int)(left_ms < 1                 ? 1
                              : left_ms > PROBE_BUDGET_MS ? PROBE_BUDGET_MS
                                                          : left_ms);
+        bool few = last->threads == THREADS_FEW;
+        if (few && probe_ms < HURRIED_MS) { /* it would only be left behind there */
+            free(last);
+            return LEASE_ETIMEOUT;
+        }
         error =
             probe_now(provider_source(provider), PROBE_QUICK, last, probe_ms, host_now_ns, reading);
-        bool hurried = probe_ms < PROBE_BUDGET_MS && reading->health == HEALTH_BUSY;
+        bool hurried = !few && probe_ms < PROBE_BUDGET_MS && reading->health == HEALTH_BUSY;
         if (error == 0) /* that we had no time to wait says nothing to anybody else */
             error = hurried ? LEASE_ETIMEOUT : take_in(provider, reading);
     }
@@ -90,6 +108,11 @@ static void sleep_until_change(struct provider *provider, uint32_t seen, ns_t un
     ns_t left = until_ns - host_now_ns();
     if (left > 0)
         host_words_await_change(provider_words(provider), seen, left);
+}
+
+static bool change_is(const struct host_words *words, uint32_t seen)
+{
+    return ((atomic_load_explicit(&words->change, memory_order_acquire) ^ seen) & ~1u) == 0;
 }
 
 int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
@@ -109,7 +132,7 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
         if (!demanded) {
             demanded = true;
             bool speaker = !provider->agent->speaker && reader_has_speaker(provider->agent);
-            grace_ns = speaker ? now + SPEAKER_GRACE_MS * NS_PER_MS : now;
+            grace_ns = speaker ? now + grace_for_speaker(provider) : now;
             if (speaker)
                 host_words_demand(words);
         }
@@ -117,7 +140,10 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
         if (host_words_is_probed(words, now, PROBER_LIMIT_MS * NS_PER_MS)) {
             sleep_until_change(provider, seen, earlier(look_ns, deadline_ns));
         } else if (now < grace_ns) {
-            sleep_until_change(provider, seen, earlier(grace_ns, deadline_ns));
+            ns_t again_ns = earlier(grace_ns, now + SPEAKER_GRACE_MS * NS_PER_MS);
+            sleep_until_change(provider, seen, earlier(again_ns, deadline_ns));
+            if (host_now_ns() < grace_ns && change_is(words, seen)) /* it has not heard */
+                host_words_demand(words);
         } else if (!can_probe) {
             return LEASE_EUNKNOWN; /* nobody here was told where the server is */
         } else if (is_left_alone(provider)) {
@@ -128,5 +154,51 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
             if (error < 0)
                 return error;
         }
+    }
+}
+
+/* ---- several at once ------------------------------------------------------------------------- */
+
+struct errand {
+    struct provider *provider;
+    ns_t fresh_ns, deadline_ns;
+    int error;
+    bool runs;
+    pthread_t thread;
+};
+
+static void *run_errand(void *arg)
+{
+    struct errand *errand = arg;
+    errand->error = reader_get(errand->provider, errand->fresh_ns, errand->deadline_ns);
+    return NULL;
+}
+
+/* Signals are the calling program's. */
+static void start_errand(struct errand *errand)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    errand->runs = pthread_create(&errand->thread, NULL, run_errand, errand) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void reader_get_all(struct provider *const *providers, uint32_t count, ns_t fresh_ns,
+                    ns_t deadline_ns, int *errors)
+{
+    struct errand errands[GROUP_MEMBERS_MAX + 1];
+    for (uint32_t i = 0; i < count; i++)
+        errands[i] = (struct errand){
+            .provider = providers[i], .fresh_ns = fresh_ns, .deadline_ns = deadline_ns};
+    for (uint32_t i = 1; i < count; i++)
+        start_errand(&errands[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (!errands[i].runs)
+            run_errand(&errands[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (errands[i].runs)
+            pthread_join(errands[i].thread, NULL);
+        errors[i] = errands[i].error;
     }
 }

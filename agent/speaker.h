@@ -22,6 +22,7 @@ struct probe_plan {
     ns_t made_ns;       /* 0: never */
     uint32_t change;    /* the book's change word before it was read */
     bool watched;       /* somebody looked lately */
+    bool active;        /* or it is of interest for another reason */
     ns_t due_ns;        /* of the next background probe */
     ns_t not_before_ns; /* the server's pause */
 };
@@ -34,6 +35,7 @@ struct prober {
     uint32_t demand_seen; /* of the provider's words, as last acted upon */
     uint32_t demand_started;
     bool has_office; /* we are the prober in the provider's words */
+    bool recovered;  /* the server has got to a question that it had left waiting */
     bool parked;     /* `reading` waits for the book's lock */
     ns_t parked_ns;
     ns_t tick_ns; /* when the book is looked at next */
@@ -52,6 +54,7 @@ struct speaker {
     bool watcher_runs;
     int wake_fd;           /* eventfd: a demand, or stop */
     _Atomic uint32_t stop; /* 1: end; the watcher sleeps on it, too */
+    _Atomic uint32_t news; /* the same: grows with each prober */
 
     pthread_mutex_t state_mutex;
     pthread_cond_t state_changed;

@@ -16,9 +16,11 @@
 #define BUDGET_MS  1500              /* where none is told */
 #define LOCKED_NS  (20 * NS_PER_MS)  /* for a book on which nobody gets on */
 #define LOOK_NS    (100 * NS_PER_MS) /* while a reading is awaited, should it not come */
+#define MEMBER_NS  (10 * NS_PER_MS)  /* while those of its group are, whose books are not watched */
+#define SPARE_NS   (250 * NS_PER_MS) /* of the asker's time, for a reading after a pause */
 #define STATE_NS   (2 * NS_PER_MS)   /* so old the state may be that a refusal brings */
 
-enum missing { MISSING_NOTHING, MISSING_LOCK, MISSING_READING, MISSING_TURN };
+enum missing { MISSING_NOTHING, MISSING_LOCK, MISSING_READING, MISSING_PAUSE, MISSING_TURN };
 
 struct asked {
     struct asked *next;
@@ -210,6 +212,43 @@ static bool is_locked(struct room *room, struct asked *asked, ns_t now, struct m
     return false;
 }
 
+/* Of the provider, and of those of its group that decide with it. Whose server nobody here was told of
+ * stands as it is known. */
+static void demand_readings(struct asked *asked, ns_t now)
+{
+    struct provider *members[GROUP_MEMBERS_MAX];
+    uint32_t count = group_unread(asked->voice->provider, asked->request.fresh_ns, members);
+    bool any = false;
+    host_words_demand(provider_words(asked->voice->provider));
+    for (uint32_t i = 0; i < count; i++)
+        if (members[i]->has_spec) {
+            host_words_demand(provider_words(members[i]));
+            any = true;
+        }
+    if (count > 0 && !any)
+        asked->request.flags |= REQUEST_GROUP_AS_KNOWN;
+    asked->retry_ns = now + (count > 0 ? MEMBER_NS : LOOK_NS);
+}
+
+/* A no that rests on a server which is left alone for a moment, where that ends in the asker's time. An
+ * id that was brought is dead with a no that is decided. */
+static bool outlasts_pause(const struct asked *asked, const struct answer *answer, ns_t now)
+{
+    bool may_change = answer->undecided || !(asked->request.flags & REQUEST_BRINGS_ID);
+    return answer->verdict == ANSWER_NO && may_change && asked->request.wait_ms == 0 &&
+           answer->retry_ns > now && answer->retry_ns + SPARE_NS <= asked->end_ns;
+}
+
+static void keep_for_pause(struct asked *asked, ns_t until)
+{
+    struct provider *provider = asked->voice->provider;
+    pthread_mutex_lock(&provider->mutex);
+    broker_unsay(&provider->broker, asked->request.id);
+    pthread_mutex_unlock(&provider->mutex);
+    asked->missing = MISSING_PAUSE;
+    asked->retry_ns = until;
+}
+
 static bool is_kept(struct asked *asked, const struct answer *answer, ns_t now)
 {
     if (answer->cell != UINT32_MAX) {
@@ -217,9 +256,12 @@ static bool is_kept(struct asked *asked, const struct answer *answer, ns_t now)
         asked->lease = answer->lease;
     }
     if (answer->verdict == ANSWER_UNREAD) {
-        host_words_demand(provider_words(asked->voice->provider));
         asked->missing = MISSING_READING;
-        asked->retry_ns = now + LOOK_NS;
+        demand_readings(asked, now);
+        return true;
+    }
+    if (outlasts_pause(asked, answer, now)) {
+        keep_for_pause(asked, answer->retry_ns);
         return true;
     }
     if (answer->verdict != ANSWER_WAIT)
@@ -244,8 +286,10 @@ static bool step(struct room *room, struct asked *asked, struct message *reply, 
         return false;
     }
     remember_words(asked);
-    if (asked->missing == MISSING_TURN)
+    if (asked->missing == MISSING_TURN || asked->missing == MISSING_PAUSE) {
         asked->request.fresh_ns = now;
+        asked->request.flags &= ~(uint32_t)REQUEST_GROUP_AS_KNOWN;
+    }
     if (takes)
         group_reap(provider, REAP_HOLDERS, 0);
     if (asked->voice->raise_above)

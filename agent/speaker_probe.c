@@ -6,6 +6,7 @@
 #include "agent/speaker_fleet.h"
 #include "broker/attribution.h"
 #include "broker/host_clock.h"
+#include "broker/host_wait.h"
 
 #define TICK_NS          (NS_PER_SEC / 2) /* between two sweeps of a book */
 #define PARKED_MS        20               /* a reading waits this long for a locked book */
@@ -36,6 +37,8 @@ static int add_prober(struct speaker *speaker, struct provider *provider)
     }
     prober->demand_seen = atomic_load(&words_of(prober)->demand);
     speaker->probers[speaker->prober_count++] = prober;
+    atomic_fetch_add_explicit(&speaker->news, 1, memory_order_release);
+    host_wake(&speaker->news, HOST_WAIT_ANY); /* its demands are to be heard from now on */
     return 0;
 }
 
@@ -103,6 +106,7 @@ static void make_plan(struct prober *prober, struct probe_plan *plan)
     provider_look(provider);
     plan->due_ns = attribution_next_due(provider->book, plan->watched);
     plan->not_before_ns = attribution_not_before(provider->book);
+    plan->active = attribution_is_active(provider->book, plan->watched);
     bool read = provider->book->sight.reading.answered_ns != 0;
     pthread_mutex_unlock(&provider->mutex);
     int hung = probe_unanswered(prober->target);
@@ -151,12 +155,14 @@ static void run_probe(struct prober *prober, ns_t now)
         return;
     const struct probe_plan *plan = plan_of(prober, now);
     uint32_t demand = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
-    bool demanded = demand != prober->demand_seen;
+    prober->recovered = probe_recovered(prober->target) || prober->recovered;
+    bool demanded = demand != prober->demand_seen || prober->recovered;
     bool unasked = room_probes(prober->speaker->room, prober->provider, now);
     if (now < plan->not_before_ns || (!demanded && (!unasked || now < plan->due_ns)))
         return;
     prober->demand_seen = demand;
-    start_probe(prober, demanded ? PROBE_QUICK : PROBE_FULL, now);
+    prober->recovered = false;
+    start_probe(prober, demanded ? PROBE_QUICK : plan->active ? PROBE_FULL : PROBE_IDLE, now);
 }
 
 /* ---- sweeping -------------------------------------------------------------------------------- */
@@ -239,7 +245,8 @@ ns_t speaker_probers_deadline(const struct speaker *speaker)
             continue;
         const struct probe_plan *plan = plan_of(prober, now);
         uint32_t demand = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
-        if (demand != prober->demand_seen)
+        bool demanded = demand != prober->demand_seen || prober->recovered;
+        if (demanded)
             first = earlier(first, plan->not_before_ns);
         else if (room_probes(speaker->room, prober->provider, now))
             first = earlier(first, plan->due_ns);

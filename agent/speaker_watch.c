@@ -8,7 +8,7 @@
 #include "agent/speaker.h"
 #include "broker/host_wait.h"
 
-#define LOOK_NS (NS_PER_SEC / 2) /* for providers that were added */
+#define LOOK_NS (NS_PER_SEC / 2) /* for books that were opened anew */
 #define REST_NS (5 * NS_PER_MS)  /* between two looks at books that change */
 
 struct watch {
@@ -46,8 +46,10 @@ static void add_change(struct watch *watch, struct host_words *words, uint32_t *
 static void collect(struct speaker *speaker, struct watch *watch, bool books)
 {
     struct lease_agent *agent = speaker->agent;
+    uint32_t news = atomic_load_explicit(&speaker->news, memory_order_acquire);
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
-    watch->count = 0;
+    watch->words[0] = (struct host_waited){&speaker->news, news};
+    watch->count = 1;
     watch->changed = false;
     for (uint32_t i = 0; i < count; i++)
         add_demand(watch, provider_words(agent->providers[i]));

@@ -248,7 +248,7 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     view->leased = tally.held;
     view->dispatched = tally.dispatched;
     view->waiting = tally.waiting;
-    view->strangers = tally.counts ? tally.strangers : 0;
+    view->strangers = tally.counts ? tally.strangers : -1;
     view->ghosts = tally.ghosts;
     view->orphans = tally.orphans;
     view->first_lease = fleet->lease_count;
@@ -323,9 +323,11 @@ static bool is_due(struct provider *provider, bool has_speaker)
 {
     ns_t slack = has_speaker ? SPEAKER_SLACK_MS * NS_PER_MS : 0;
     pthread_mutex_lock(&provider->mutex);
-    bool due = provider->table && provider->has_spec && provider->book->settings.probed &&
-               provider_look(provider) == 0 &&
-               host_now_ns() >= attribution_next_due(provider->book, true) + slack;
+    const struct reading *last = provider->book ? &provider->book->sight.reading : NULL;
+    bool due =
+        provider->table && provider->has_spec && provider->book->settings.probed &&
+        provider_look(provider) == 0 &&
+        (host_now_ns() >= attribution_next_due(provider->book, true) + slack || last->in_peace);
     pthread_mutex_unlock(&provider->mutex);
     return due;
 }

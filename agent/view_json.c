@@ -65,7 +65,7 @@ json_t *view_json_provider(const struct lease_fleet *fleet, const struct lease_v
     for (uint32_t i = 0; i < view->work_count; i++)
         json_array_append_new(work, work_object(&fleet->work[view->first_work + i]));
     return json_pack("{s:s, s:o, s:o, s:o, s:s, s:o, s:s, s:I, s:I, s:o,"
-                     " s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+                     " s:o, s:o, s:I, s:I, s:I, s:o, s:I, s:I, s:o, s:o}",
                      "provider", view->provider, "owner", text_or_null(view->owner), "url",
                      text_or_null(view->url), "group", text_or_null(view->group), "reach",
                      lease_reach_name(view->reach), "heard_ms", number(view->heard_ms), "state",
@@ -73,7 +73,7 @@ json_t *view_json_provider(const struct lease_fleet *fleet, const struct lease_v
                      (json_int_t)view->version, "capacity", capacity_object(view), "available",
                      number(view->available), "free", number(view->free), "leased",
                      (json_int_t)view->leased, "dispatched", (json_int_t)view->dispatched,
-                     "waiting", (json_int_t)view->waiting, "strangers", (json_int_t)view->strangers,
+                     "waiting", (json_int_t)view->waiting, "strangers", number(view->strangers),
                      "ghosts", (json_int_t)view->ghosts, "orphans", (json_int_t)view->orphans,
                      "work", work, "leases", leases);
 }

@@ -26,7 +26,9 @@ static void wait_again(struct step *step, const struct request *request,
     struct tally tally;
     admission_tally(step->book, step->now, &tally);
     int32_t ahead = admission_ahead(step->book, record->place, record->slot);
-    if (step_reading_may_help(step, request, &tally, ahead, record->units))
+    bool group = admission_neighbour(step->book, record->place) &&
+                 step_group_may_help(step, request, record->place);
+    if (group || step_reading_may_help(step, request, &tally, ahead, record->units))
         step_reply_unread(step, record);
     else
         step_reply_wait(step, record, REASON_AHEAD);
@@ -105,8 +107,10 @@ static void acquire_or_wait(struct step *step, const struct request *request)
     admission_tally(book, step->now, &tally);
     enum obstacle obstacle = admission_acquire(book, &tally, request->units, request->slot);
     int32_t ahead = admission_ahead(book, UINT64_MAX, request->slot) + tally.elsewhere;
-    if (obstacle != OBSTACLE_NONE &&
-        step_reading_may_help(step, request, &tally, ahead, request->units)) {
+    bool unread = obstacle == OBSTACLE_GROUP
+                      ? step_group_may_help(step, request, UINT64_MAX)
+                      : step_reading_may_help(step, request, &tally, ahead, request->units);
+    if (obstacle != OBSTACLE_NONE && unread) {
         step_reply_unread(step, NULL);
         return;
     }
@@ -114,6 +118,9 @@ static void acquire_or_wait(struct step *step, const struct request *request)
         (request->wait_ms == 0 || step_wait_end(request) <= step->now)) {
         struct answer *answer = step_reply(step, ANSWER_NO, step_reason(obstacle));
         step_explain(step, answer, &tally, UINT64_MAX, request->slot);
+        bool by_leases = tally.dispatched + ahead + (int32_t)request->units > tally.slots;
+        if (book_is_probed(book) && !by_leases && obstacle != OBSTACLE_GROUP)
+            answer->retry_ns = attribution_not_before(book);
         step_refuse_new(step, request);
         step_note_refusal(step, request, step_reason(obstacle));
         return;

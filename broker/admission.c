@@ -1,5 +1,7 @@
 #include "broker/admission.h"
 
+#include "broker/attribution.h"
+
 static int32_t larger(int32_t a, int32_t b)
 {
     return a > b ? a : b;
@@ -10,26 +12,43 @@ static int32_t above_zero(int32_t value)
     return larger(0, value);
 }
 
+bool admission_is_of_this_server(const struct book *book)
+{
+    uint32_t source = book->sight.reading.source;
+    return source == 0 || book->settings.source == 0 || source == book->settings.source;
+}
+
 bool admission_trusts(const struct book *book, ns_t now)
 {
     const struct reading *reading = &book->sight.reading;
-    return reading->sent_ns != 0 && now - reading->answered_ns <= READING_TRUST_MS * NS_PER_MS;
+    return reading->sent_ns != 0 && admission_is_of_this_server(book) &&
+           now - reading->answered_ns <= READING_TRUST_MS * NS_PER_MS;
+}
+
+/* A server that did not answer is left alone for a while: each further question would occupy another
+ * of its threads. */
+static ns_t fresh_until_ns(const struct book *book)
+{
+    const struct reading *reading = &book->sight.reading;
+    uint32_t max_age_ms =
+        reading->health == HEALTH_BUSY ? PROBE_ACTIVE_MS : book->settings.max_age_ms;
+    return reading->answered_ns + (ns_t)max_age_ms * NS_PER_MS;
 }
 
 /* Asked after the verify came in is as fresh as a reading can be, however long the server took; but
- * not for ever, since whoever asked may have been stopped before it could use the answer. A server
- * that did not answer is left alone for a while: each further question would occupy another of its
- * threads. */
+ * not for ever, since whoever asked may have been stopped before it could use the answer. */
+static bool was_asked_for(ns_t sent_ns, ns_t answered_ns, ns_t now, ns_t asked_ns)
+{
+    return sent_ns >= asked_ns && now - answered_ns <= PROBE_MS * NS_PER_MS;
+}
+
 bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns)
 {
     const struct reading *reading = &book->sight.reading;
-    if (reading->sent_ns == 0)
+    if (reading->sent_ns == 0 || reading->in_peace || !admission_is_of_this_server(book))
         return false;
-    uint32_t max_age_ms =
-        reading->health == HEALTH_BUSY ? PROBE_ACTIVE_MS : book->settings.max_age_ms;
-    ns_t age_ns = now - reading->answered_ns;
-    return age_ns <= (ns_t)max_age_ms * NS_PER_MS ||
-           (reading->sent_ns >= asked_ns && age_ns <= PROBE_MS * NS_PER_MS);
+    return now <= fresh_until_ns(book) ||
+           was_asked_for(reading->sent_ns, reading->answered_ns, now, asked_ns);
 }
 
 static ns_t settle_ns(const struct book *book)
@@ -291,12 +310,25 @@ static bool index_is_busy(const struct book *book, int32_t slot)
 
 /* ---- the group ------------------------------------------------------------------------------- */
 
+/* What it has in flight was told, or there is nothing that could have. */
+static bool is_known_to_be_empty(enum health health)
+{
+    return health_admits(health) || health == HEALTH_DOWN;
+}
+
 void book_as_neighbour(const struct book *book, ns_t now, struct neighbour *neighbour)
 {
     struct tally tally;
     admission_tally(book, now, &tally);
+    const struct reading *reading = &book->sight.reading;
     text_copy(neighbour->name, sizeof neighbour->name, book->provider);
-    neighbour->in_use = tally.busy > 0;
+    neighbour->leased = tally.dispatched > 0;
+    neighbour->in_use = tally.busy > 0 || (book_is_probed(book) && tally.trusted &&
+                                           !is_known_to_be_empty((enum health)reading->health));
+    neighbour->probed = book_is_probed(book) && now >= attribution_not_before(book);
+    neighbour->sent_ns = reading->in_peace ? 0 : reading->sent_ns;
+    neighbour->answered_ns = reading->answered_ns;
+    neighbour->fresh_until_ns = fresh_until_ns(book);
     neighbour->first_place = UINT64_MAX;
     for (uint32_t i = 0; i < book->live_count; i++) {
         const struct record *record = &book->records[book->live[i]];
@@ -319,6 +351,26 @@ const struct neighbour *admission_neighbour(const struct book *book, uint64_t pl
             first = neighbour;
     }
     return book->group_limit > 0 && before >= book->group_limit ? first : NULL;
+}
+
+bool admission_neighbour_is_unread(const struct neighbour *neighbour, ns_t now, ns_t asked_ns)
+{
+    bool fresh = neighbour->sent_ns != 0 &&
+                 (now <= neighbour->fresh_until_ns ||
+                  was_asked_for(neighbour->sent_ns, neighbour->answered_ns, now, asked_ns));
+    return neighbour->probed && !neighbour->leased && !fresh;
+}
+
+bool admission_group_is_unread(const struct book *book, uint64_t place, ns_t now, ns_t asked_ns)
+{
+    uint32_t before = 0;
+    bool unread = false;
+    for (uint32_t i = 0; i < book->neighbour_count; i++) {
+        const struct neighbour *neighbour = &book->neighbours[i];
+        before += neighbour->leased || neighbour->first_place < place;
+        unread = unread || admission_neighbour_is_unread(neighbour, now, asked_ns);
+    }
+    return unread && before < book->group_limit;
 }
 
 /* ---- verdicts -------------------------------------------------------------------------------- */

@@ -43,6 +43,9 @@ enum obstacle {
     OBSTACLE_GROUP,     /* another member of its group is in use, or was first */
 };
 
+/* The last reading is of the server that is meant, and not of one that went by its name before. */
+bool admission_is_of_this_server(const struct book *book);
+
 /* A reading young enough to be believed lies in the book. */
 bool admission_trusts(const struct book *book, ns_t now);
 
@@ -73,6 +76,11 @@ enum obstacle admission_waiter(const struct book *book, const struct tally *tall
  * in use, and those with a held lease or a waiter of a smaller place, count until there are as many
  * as may be in use at a time beside this one. */
 const struct neighbour *admission_neighbour(const struct book *book, uint64_t place);
+
+/* A request at `place` that was asked at asked_ns depends on a member of which there is no reading
+ * fresh enough: it shows no lease, and its server may have work, or none any more. */
+bool admission_group_is_unread(const struct book *book, uint64_t place, ns_t now, ns_t asked_ns);
+bool admission_neighbour_is_unread(const struct neighbour *neighbour, ns_t now, ns_t asked_ns);
 
 /* The lease that stands in the way and ends first: for people. NULL where there is none. */
 const struct record *admission_first_to_end(const struct book *book, uint64_t place);

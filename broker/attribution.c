@@ -425,6 +425,8 @@ bool attribution_take(struct book *book, const struct reading *reading, ns_t now
     before.answered_ns = sight->reading.answered_ns;
     before.named = sight->reading.named;
     before.slot_count = sight->reading.slot_count;
+    if (reading->source != sight->reading.source) /* names of another server */
+        before.named = before.slot_count = 0;
     memcpy(before.slots, sight->reading.slots, (size_t)before.slot_count * sizeof before.slots[0]);
 
     book->sight_dirty = true;
@@ -457,13 +459,18 @@ void attribution_take_told(struct book *book, const struct reading *reading, int
 
 ns_t attribution_not_before(const struct book *book)
 {
-    return book->sight.pause_until_ns;
+    return admission_is_of_this_server(book) ? book->sight.pause_until_ns : 0;
+}
+
+bool attribution_is_active(const struct book *book, bool watched)
+{
+    return watched || book->live_count > 0 || book->sight.strangers > 0;
 }
 
 ns_t attribution_next_due(const struct book *book, bool watched)
 {
-    bool active = watched || book->live_count > 0 || book->sight.strangers > 0;
-    ns_t interval = (active ? PROBE_ACTIVE_MS : PROBE_IDLE_MS) * NS_PER_MS;
+    ns_t interval =
+        (attribution_is_active(book, watched) ? PROBE_ACTIVE_MS : PROBE_IDLE_MS) * NS_PER_MS;
     ns_t due = book->sight.reading.sent_ns ? book->sight.reading.answered_ns + interval : 0;
-    return due > book->sight.pause_until_ns ? due : book->sight.pause_until_ns;
+    return due > attribution_not_before(book) ? due : attribution_not_before(book);
 }

@@ -23,4 +23,7 @@ void attribution_take_told(struct book *book, const struct reading *reading, int
 ns_t attribution_not_before(const struct book *book);
 ns_t attribution_next_due(const struct book *book, bool watched);
 
+/* Something is leased or at work, or somebody looks. */
+bool attribution_is_active(const struct book *book, bool watched);
+
 #endif

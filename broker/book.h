@@ -17,6 +17,7 @@
 struct book_settings {
     uint32_t slots;  /* slots= of the configuration, 0: not told */
     uint32_t probed; /* 1: readings can be had; 0: leases alone decide (static) */
+    uint32_t source; /* reading.source of this provider's server; 0: not told, any will do */
     uint32_t settle_names_ms;
     uint32_t settle_counts_ms;
     uint32_t ghost_ms;
@@ -58,14 +59,20 @@ struct sight {
 /* Another member of the book's group, as it stands in this very step. */
 struct neighbour {
     char name[NAME_SIZE];
-    bool in_use;          /* it has dispatched leases, or work */
+    bool in_use;  /* it has dispatched leases, or work, or does not tell whether */
+    bool leased;  /* in_use by dispatched leases, whatever its server says */
+    bool probed;  /* a reading can be had, and its server is not being left alone */
+    ns_t sent_ns; /* of its last reading, 0: none */
+    ns_t answered_ns;
+    ns_t fresh_until_ns;  /* for whomever that one will do */
     uint64_t first_place; /* the smallest of its held leases and waiters, UINT64_MAX: none */
 };
 
 struct book {
     char provider[NAME_SIZE];
     struct book_settings settings;
-    uint32_t group_limit; /* members in use at a time; 0: the book is in no group */
+    char group[NAME_SIZE]; /* "" none, or not told */
+    uint32_t group_limit;  /* members in use at a time; 0: the book is in no group */
     uint32_t neighbour_count;
     struct neighbour neighbours[GROUP_MEMBERS_MAX]; /* the caller's to fill in before a step */
     struct book_head head;

@@ -42,6 +42,7 @@ enum request_flags {
                                    it is not known here, and not dead, it is acquired with that id.
                                    A no makes it dead, unless it is undecided */
     REQUEST_DIED = 1 << 9, /* release: its holder died on another host; its work may run on */
+    REQUEST_GROUP_AS_KNOWN = 1 << 10, /* AS_KNOWN of the other members of the group */
 };
 
 struct request {
@@ -111,9 +112,10 @@ struct answer {
     int32_t slot;
     enum record_state state;
     ns_t end_ns;   /* when the lease, or the wait, ends */
-    ns_t retry_ns; /* with WAIT and UNREAD */
+    ns_t retry_ns; /* with WAIT, UNREAD, and a NO for as long as a pause of the server; else 0 */
     uint32_t waited_ms;
     int32_t slots, busy, ahead, strangers, available;
+    char group[NAME_SIZE];  /* with REASON_GROUP, "" not told */
     char member[NAME_SIZE]; /* with REASON_GROUP: who of the group is in use, or was first */
     struct { /* who is in the way and ends first; pid 0 and empty where nobody is known */
         char host[NAME_SIZE];
@@ -208,6 +210,9 @@ struct broker {
 void broker_init(struct broker *broker, struct book *book, struct refusals *refusals);
 
 void broker_step(struct broker *broker, const struct event *event, struct effects *effects);
+
+/* The refusal of this request is told to nobody: asked again, it is decided anew. */
+void broker_unsay(struct broker *broker, struct request_id id);
 
 /* When a TICK is next of use: the earliest end of anything. NS_NEVER: nothing will change. */
 ns_t broker_deadline(const struct broker *broker);

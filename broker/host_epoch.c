@@ -11,7 +11,8 @@
 
 #include "broker/record.h"
 
-#define PATH_SIZE 512
+#define PATH_SIZE   512
+#define FRESH_TRIES 8
 
 static const char *variable(const char *name)
 {
@@ -61,12 +62,23 @@ static uint64_t read_kept(const char *path)
     return kept < EPOCH_MAX ? kept : 0;
 }
 
+/* A file that nobody else writes. A name may be taken: by another thread, or by one that was killed and
+ * had our process id. */
+static int create_fresh(const char *path, char *fresh, size_t size)
+{
+    int fd = -1;
+    for (int i = 0; i < FRESH_TRIES && fd < 0; i++) {
+        snprintf(fresh, size, "%s.%ld.%d", path, (long)getpid(), i);
+        fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    }
+    return fd;
+}
+
 /* Replaced as a whole, so that a full disk leaves the old one. */
 static void keep(const char *path, uint64_t epoch)
 {
-    char fresh[PATH_SIZE + 24], text[32];
-    snprintf(fresh, sizeof fresh, "%s.%ld", path, (long)getpid());
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    char fresh[PATH_SIZE + 32], text[32];
+    int fd = create_fresh(path, fresh, sizeof fresh);
     if (fd < 0)
         return;
     int length = snprintf(text, sizeof text, "%llu\n", (unsigned long long)epoch);

@@ -249,6 +249,18 @@ void host_table_name(const char *provider, char *name)
     snprintf(name, HOST_TABLE_NAME_SIZE, "%s%s", provider, HOST_TABLE_SUFFIX);
 }
 
+bool host_table_was_initialised(int dir_fd, const char *provider)
+{
+    char name[HOST_TABLE_NAME_SIZE];
+    uint64_t magic = 0;
+    host_table_name(provider, name);
+    int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool was = fd >= 0 && pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic != 0;
+    if (fd >= 0)
+        close(fd);
+    return was;
+}
+
 /* Mapped through a descriptor of its own: a mapping keeps its open file alive in a forked child,
  * and with it a lock that was taken through the same one. */
 static int map_file(struct host_table *table, int dir_fd, const char *name)
@@ -299,18 +311,22 @@ static int is_ready(const struct host_table *table, const char *provider)
     return header->boot == this_boot();
 }
 
-/* Deadlines of another boot mean nothing: the book begins afresh, above its old epoch. */
+/* Deadlines of another boot mean nothing: the book begins afresh, above its old epoch. The head is not
+ * cleared but written as ever, one copy beside the other: whoever dies here leaves an epoch behind
+ * that the next one goes above. */
 static void initialise(struct host_table *table, struct book *book, const char *provider,
                        const struct host_table_options *options)
 {
     struct host_file *file = table->file;
     struct book_head old = {0, 0};
     uint64_t none = 0, epoch = options->epoch;
-    if (cell_read(&file->head_selector, file->head, &old, sizeof old, &none) == CELL_NEW &&
-        old.epoch >= epoch && old.epoch < EPOCH_MAX)
+    bool known = cell_read(&file->head_selector, file->head, &old, sizeof old, &none) == CELL_NEW;
+    if (known && old.epoch >= epoch && old.epoch < EPOCH_MAX)
         epoch = old.epoch + 1;
     atomic_store_explicit(&file->header.magic, 0, memory_order_release);
-    memset((unsigned char *)file, 0, sizeof *file);
+    memset(file->page, 0, sizeof file->page);
+    size_t behind = offsetof(struct host_file, sight_selector);
+    memset((unsigned char *)file + behind, 0, sizeof *file - behind);
     file->header.version = HOST_LAYOUT_VERSION;
     file->header.layout = host_layout_word();
     file->header.boot = this_boot();
@@ -318,7 +334,8 @@ static void initialise(struct host_table *table, struct book *book, const char *
     /* Versions go on from a drawn number: whoever had read the book that was here before must not take
      * the first of this one for what it knows. */
     atomic_store_explicit(&file->header.writes, options->instance >> 32, memory_order_relaxed);
-    atomic_store_explicit(&file->head_selector, options->instance, memory_order_relaxed);
+    if (!known)
+        atomic_store_explicit(&file->head_selector, options->instance, memory_order_relaxed);
     book_found(book, options->instance, epoch);
     static const struct effects none_happened;
     commit(&table->table, book, &none_happened, 0);

@@ -35,6 +35,10 @@ struct host_table_options {
 #define HOST_TABLE_NAME_SIZE (NAME_SIZE + sizeof HOST_TABLE_SUFFIX)
 void host_table_name(const char *provider, char *name);
 
+/* Somebody has initialised this book, in whatever boot: who opens it need not draw an epoch for it.
+ * A file that was left half made does not count. */
+bool host_table_was_initialised(int dir_fd, const char *provider);
+
 /* Opens the book of a provider in the directory and brings `book` (initialised, of no instance) up
  * to date. LEASE_EUNKNOWN no such file and not to be created, LEASE_ENOSPC, LEASE_EDAMAGED (not a
  * book, or cut short), LEASE_ELAYOUT (a book of another build), LEASE_ELOCKED (not initialised, and

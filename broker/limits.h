@@ -48,6 +48,7 @@
 #define PAUSE_EVERY_MS   4000
 #define PROBE_ACTIVE_MS  1200 /* between background readings: something leased or watched */
 #define PROBE_IDLE_MS    5000
+#define UNANSWERED_MS    60000 /* a question not answered counts as sitting at the server so long */
 
 /* Tokens: epoch << 20 | n, below 2^53 so that JavaScript holds them exactly. */
 #define TOKEN_BITS  20

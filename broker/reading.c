@@ -39,6 +39,11 @@ void reading_sanitize(struct reading *reading)
     reading->queued = within(reading->queued, -1, INT32_MAX / 4);
     reading->slot_count = within(reading->slot_count, 0, BOOK_SLOTS_MAX);
     reading->model_count = within(reading->model_count, 0, READING_MODELS);
+    if (reading->threads < THREADS_UNKNOWN || reading->threads > THREADS_MANY)
+        reading->threads = THREADS_UNKNOWN;
+    if (reading->hung_ns < 0 || reading->hung_ns > reading->answered_ns)
+        reading->hung_ns = 0;
+    reading->in_peace = reading->in_peace != 0;
     reading->queue_means_full = reading->queue_means_full != 0;
     reading->found_by = within(reading->found_by, 0, INT16_MAX);
     reading->named = reading->named != 0 && reading->slot_count > 0;

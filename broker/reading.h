@@ -25,6 +25,9 @@ enum signal_kind {
 
 enum model_state { MODEL_UNKNOWN = 0, MODEL_LOADED, MODEL_LOADING, MODEL_UNLOADED, MODEL_SLEEPING };
 
+/* Whether a question that the server does not answer costs it one of few threads. */
+enum threads { THREADS_UNKNOWN = 0, THREADS_FEW, THREADS_MANY };
+
 #define ENGINE_SIZE 24
 #define DETAIL_SIZE 128
 
@@ -42,8 +45,9 @@ struct reading_model {
 struct reading {
     ns_t sent_ns;     /* when the question left; 0: never read */
     ns_t answered_ns; /* when the answer, or its absence, was known */
-    int32_t health;   /* enum health */
-    int32_t signal;   /* enum signal_kind */
+    ns_t hung_ns; /* when the question was sent that sits unanswered at the server; 0: none does */
+    int32_t health; /* enum health */
+    int32_t signal; /* enum signal_kind */
     int32_t slots_total;
     int32_t in_flight;
     int32_t queued;
@@ -51,7 +55,11 @@ struct reading {
     int32_t named;            /* 1: slots[].task names the work */
     int32_t slot_count;       /* entries of slots that are told, 0 where there are none */
     int32_t model_count;      /* entries of models */
-    int32_t found_by;         /* what told the engine, by the prober's numbers; 0: it was named */
+    int32_t threads;          /* enum threads */
+    int32_t in_peace;         /* 1: what is at work was not asked, so that it can fall asleep */
+    uint32_t spare;
+    uint32_t source;  /* a hash of where and what was asked, by the prober; 0: not told */
+    int32_t found_by; /* what told the engine, by the prober's numbers; 0: it was named */
     char engine[ENGINE_SIZE];
     char detail[DETAIL_SIZE]; /* one line for people: what it cannot tell, what went wrong */
     struct reading_model models[READING_MODELS];

@@ -90,7 +90,11 @@ void broker_reason_text(const struct answer *answer, char *text, size_t size)
     case REASON_ENDED: snprintf(text, size, "%s", ended(answer->end)); break;
     case REASON_UNKNOWN_ID: snprintf(text, size, "no such lease, or it ended long ago"); break;
     case REASON_GROUP:
-        snprintf(text, size, "%s of the same group is in use, or was first", answer->member);
+        if (answer->group[0])
+            snprintf(text, size, "%s of group %s is in use, or was first", answer->member,
+                     answer->group);
+        else
+            snprintf(text, size, "%s of the same group is in use, or was first", answer->member);
         break;
     case REASON_NOT_YOURS:
         snprintf(text, size, "its holder lives and is another process: use --force");

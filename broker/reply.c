@@ -58,6 +58,7 @@ void step_explain(struct step *step, struct answer *answer, const struct tally *
     const struct neighbour *member = admission_neighbour(step->book, place);
     if (member)
         memcpy(answer->member, member->name, sizeof answer->member);
+    memcpy(answer->group, step->book->group, sizeof answer->group);
     const struct record *other = admission_first_to_end(step->book, place);
     if (!other)
         return;
@@ -98,6 +99,15 @@ bool step_answer_again(struct step *step, const struct request *request)
         return true;
     }
     return false;
+}
+
+void broker_unsay(struct broker *broker, struct request_id id)
+{
+    static const struct request_id none;
+    struct refusals *refusals = broker->refusals;
+    for (uint32_t i = 0; refusals && i < REFUSALS_MAX; i++)
+        if (request_id_equal(refusals->keys[i].id, id))
+            refusals->keys[i].id = none;
 }
 
 /* An id that was brought is dead with its refusal: no later message may acquire by it. */
@@ -204,4 +214,14 @@ bool step_reading_may_help(const struct step *step, const struct request *reques
         step->now < attribution_not_before(book))
         return false;
     return tally->dispatched + ahead + (int32_t)units <= tally->slots;
+}
+
+bool step_group_may_help(const struct step *step, const struct request *request, uint64_t place)
+{
+    ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
+    uint32_t as_known = REQUEST_GROUP_AS_KNOWN;
+    if (request->verb == VERB_ACQUIRE)
+        as_known |= REQUEST_AS_KNOWN;
+    return !(request->flags & as_known) &&
+           admission_group_is_unread(step->book, place, step->now, since);
 }

@@ -49,6 +49,8 @@ bool step_ttl_is_valid(uint32_t ttl_ms);
 /* What a refusal stands on may have changed since the last reading: a new one is worth asking. */
 bool step_reading_may_help(const struct step *step, const struct request *request,
                            const struct tally *tally, int32_t ahead, uint32_t units);
+/* The same of the other members of the group. */
+bool step_group_may_help(const struct step *step, const struct request *request, uint64_t place);
 /* How many slots there are has never been told: whatever is decided now would be a guess. */
 bool step_slots_are_unknown(const struct book *book);
 

@@ -89,9 +89,9 @@ struct wish {
     int32_t slot;
 };
 
-/* What a verify that wants this is to be told by what is known now; with CHOICE_NO, *reason. In a
- * pause the server is left alone for a moment: what the last reading forbids stays forbidden, a go
- * waits for the next one. */
+/* What a verify that wants this is to be told by what is known now; with CHOICE_NO and CHOICE_PAUSE,
+ * *reason. In a pause the server is left alone for a moment: what leases forbid stays forbidden, all
+ * else waits for the next reading. */
 static enum choice choose(struct step *step, const struct request *request, struct wish wish,
                           enum reason *reason)
 {
@@ -101,11 +101,17 @@ static enum choice choose(struct step *step, const struct request *request, stru
     enum obstacle obstacle = OBSTACLE_NONE;
     if (!step_slots_are_unknown(book))
         obstacle = admission_verify(book, &tally, wish.place, wish.units, wish.slot, false);
-    int32_t ahead = admission_ahead(book, wish.place, wish.slot);
     *reason = step_reason(obstacle);
+    if (obstacle == OBSTACLE_NONE || obstacle == OBSTACLE_GROUP) {
+        if (step_group_may_help(step, request, wish.place))
+            return CHOICE_UNREAD;
+    } else {
+        int32_t ahead = admission_ahead(book, wish.place, wish.slot);
+        if (step_reading_may_help(step, request, &tally, ahead, wish.units))
+            return CHOICE_UNREAD;
+    }
     if (obstacle != OBSTACLE_NONE)
-        return step_reading_may_help(step, request, &tally, ahead, wish.units) ? CHOICE_UNREAD
-                                                                               : CHOICE_NO;
+        return CHOICE_NO;
     if (!book_is_probed(book))
         return CHOICE_GO;
     ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
@@ -114,9 +120,9 @@ static enum choice choose(struct step *step, const struct request *request, stru
         return CHOICE_UNREAD;
     obstacle = admission_verify(book, &tally, wish.place, wish.units, wish.slot, true);
     *reason = obstacle == OBSTACLE_NONE && !fresh ? REASON_PAUSE : step_reason(obstacle);
-    if (obstacle != OBSTACLE_NONE)
-        return CHOICE_NO;
-    return fresh ? CHOICE_GO : CHOICE_PAUSE;
+    if (!fresh)
+        return CHOICE_PAUSE;
+    return obstacle == OBSTACLE_NONE ? CHOICE_GO : CHOICE_NO;
 }
 
 static bool may_wait(const struct step *step, const struct request *request)
@@ -124,9 +130,18 @@ static bool may_wait(const struct step *step, const struct request *request)
     return request->wait_ms > 0 && step_wait_end(request) > step->now;
 }
 
-/* A no that decides nothing: the server is to be left alone, and the asker does not wait. */
-static void reply_pause(struct step *step, const struct request *request, struct answer *answer)
+static void explain(struct step *step, uint64_t place, int32_t slot)
 {
+    struct tally tally;
+    admission_tally(step->book, step->now, &tally);
+    step_explain(step, &step->effects->reply, &tally, place, slot);
+}
+
+/* The answer is a no that decides nothing: the server is to be left alone, and the asker does not wait.
+ * It says when to ask again. */
+static void reply_pause(struct step *step, const struct request *request)
+{
+    struct answer *answer = &step->effects->reply;
     answer->undecided = true;
     answer->retry_ns = attribution_not_before(step->book);
     step_remember(step, request);
@@ -142,31 +157,33 @@ static void verify_live(struct step *step, struct record *record, const struct r
     enum reason reason;
     struct wish wish = {record->place, record->units, record->slot};
     enum choice choice = choose(step, request, wish, &reason);
-    if (choice == CHOICE_GO)
+    if (choice == CHOICE_GO) {
         go(step, record, request);
-    else if (choice == CHOICE_UNREAD)
+    } else if (choice == CHOICE_UNREAD) {
         step_reply_unread(step, record);
-    else if (choice == CHOICE_NO || waits || may_wait(step, request))
+    } else if (choice == CHOICE_NO || waits || may_wait(step, request)) {
         no_or_wait(step, record, request, reason);
-    else
-        reply_pause(step, request, step_reply_of(step, ANSWER_NO, REASON_PAUSE, record));
+    } else {
+        step_reply_of(step, ANSWER_NO, reason, record);
+        explain(step, record->place, record->slot);
+        reply_pause(step, request);
+    }
 }
 
 /* ---- acquire and verify in one step ---------------------------------------------------------- */
 
 /* Nothing is written: there is nothing to be forgotten, and a book under siege stays as it is. */
-static void refuse_anew(struct step *step, const struct request *request, enum reason reason)
+static void refuse_anew(struct step *step, const struct request *request, enum choice choice,
+                        enum reason reason)
 {
     struct answer *answer = step_reply(step, ANSWER_NO, reason);
-    if (reason == REASON_PAUSE) {
+    explain(step, UINT64_MAX, request->slot);
+    if (choice == CHOICE_PAUSE) {
         if (request->flags & REQUEST_BRINGS_ID)
             answer->lease = request->lease;
-        reply_pause(step, request, answer);
+        reply_pause(step, request);
         return;
     }
-    struct tally tally;
-    admission_tally(step->book, step->now, &tally);
-    step_explain(step, answer, &tally, UINT64_MAX, request->slot);
     step_refuse_new(step, request);
     step_note_refusal(step, request, reason);
 }
@@ -193,7 +210,7 @@ static void acquire_and_verify(struct step *step, const struct request *request)
     enum choice choice = choose(step, request, wish, &reason);
     bool stays = choice == CHOICE_GO || choice == CHOICE_UNREAD;
     if (!stays && !may_wait(step, request)) {
-        refuse_anew(step, request, reason);
+        refuse_anew(step, request, choice, reason);
         return;
     }
     if (!stays && step->book->count[RECORD_WAITING] >= BOOK_WAITERS_MAX) {

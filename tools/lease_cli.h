@@ -95,6 +95,7 @@ size_t cli_providers(const struct cli *cli, const char **providers);
 
 /* The same of peers, PEERS_MAX at most. */
 size_t cli_peers(const struct cli *cli, const char **peers);
+bool cli_has_peers(const struct cli *cli);
 
 /* Fills candidates from `list` (names of providers and pools, after commas). 0, or EXIT_USAGE
  * after one line. Wants the configuration read. */

@@ -191,8 +191,7 @@ static void check_providers(struct doctor *doctor)
         doctor_add_provider(doctor, declared[i]);
     for (size_t i = 0; i < doctor->provider_count; i++)
         doctor_check_provider(doctor, &doctor->providers[i]);
-    const char *peers[PEERS_MAX];
-    if (doctor->provider_count == 0 && cli_peers(doctor->cli, peers) > 0)
+    if (doctor->provider_count == 0 && cli_has_peers(doctor->cli))
         doctor_ok(doctor, "providers", "none of this host, those of its peers");
     else if (doctor->provider_count == 0)
         doctor_wrong(doctor, "providers",

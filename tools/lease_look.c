@@ -30,7 +30,7 @@ static int snapshot(struct cli *cli, struct lease_fleet **fleet)
     return say_refusal(cli, wanted, LEASE_EUNKNOWN, NULL);
 }
 
-static int look(struct cli *cli, void (*print)(const struct lease_fleet *, const char *))
+static int look(struct cli *cli, void (*print)(const struct cli *, const struct lease_fleet *))
 {
     struct lease_fleet *fleet = NULL;
     int code = snapshot(cli, &fleet);
@@ -39,7 +39,7 @@ static int look(struct cli *cli, void (*print)(const struct lease_fleet *, const
     if (cli->options.given & OPTION_JSON)
         code = print_json(fleet_value(fleet, cli_provider(cli)));
     else
-        print(fleet, cli_provider(cli));
+        print(cli, fleet);
     lease_fleet_free(&fleet);
     return code;
 }
@@ -93,8 +93,9 @@ static void add_lease(struct text_table *table, const struct lease_view *view,
     text_table_row(table, cells);
 }
 
-static void print_leases(const struct lease_fleet *fleet, const char *provider)
+static void print_leases(const struct cli *cli, const struct lease_fleet *fleet)
 {
+    const char *provider = cli_provider(cli);
     static const char *const heads[] = {"LEASE", "STATE", "UNITS", "SLOT", "HOST",
                                         "PID",   "LABEL", "AGE",   "LEFT", "REACH"};
     struct text_table table;
@@ -159,17 +160,20 @@ static void add_view(struct text_table *table, const struct lease_view *view)
     text_table_row(table, cells);
 }
 
-static void print_views(const struct lease_fleet *fleet, const char *provider)
+static void print_views(const struct cli *cli, const struct lease_fleet *fleet)
 {
     static const char *const heads[] = {"PROVIDER", "HEALTH", "SLOTS", "AVAILABLE", "FREE", "USE",
                                         "READ",     "REACH",  "OWNER", "STATE",     "URL",  ""};
-    (void)provider;
     struct text_table table;
     text_table_begin(&table, heads, 12);
     for (uint32_t i = 0; i < fleet->provider_count; i++)
         add_view(&table, &fleet->providers[i]);
-    text_table_print(&table, "no providers: add one to the configuration, or let `lease init` "
-                             "write a first one");
+    text_table_print(&table,
+                     cli_has_peers(cli)
+                         ? "no providers: none of this host, and no peer told of one, see "
+                           "`lease doctor`"
+                         : "no providers: add one to the configuration, or let `lease init` "
+                           "write a first one");
 }
 
 int command_fleet(struct cli *cli)

@@ -53,6 +53,11 @@ size_t cli_peers(const struct cli *cli, const char **peers)
     return count;
 }
 
+bool cli_has_peers(const struct cli *cli)
+{
+    return cli->options.peer_count > 0 || cli->config.peers.count > 0;
+}
+
 /* A flag, then the environment (which the library reads), then the file. */
 const char *cli_directory(const struct cli *cli)
 {

@@ -62,15 +62,18 @@ static void add_peer(struct text_table *table, const struct lease_fleet *fleet,
     text_table_row(table, cells);
 }
 
-static void print_peers(const struct lease_fleet *fleet, const char *own_id)
+static void print_peers(const struct cli *cli, const struct lease_fleet *fleet, const char *own_id)
 {
     static const char *const heads[] = {"PEER", "ENDPOINT", "VERSION", "STATE", "HEARD", ""};
     struct text_table table;
     text_table_begin(&table, heads, 6);
     for (uint32_t i = 0; i < fleet->peer_count; i++)
         add_peer(&table, fleet, &fleet->peers[i], own_id);
-    text_table_print(&table, "no peers: add 'peer = tcp://HOST:5771' to the configuration, or pass "
-                             "--peer tcp://HOST:5771");
+    text_table_print(&table,
+                     cli_has_peers(cli)
+                         ? "no peer answers: `lease doctor` says why"
+                         : "no peers: add 'peer = tcp://HOST:5771' to the configuration, or pass "
+                           "--peer tcp://HOST:5771");
 }
 
 static int print_peers_json(const struct lease_fleet *fleet, const char *own_id)
@@ -100,7 +103,7 @@ int command_peers(struct cli *cli)
     if (cli->options.given & OPTION_JSON)
         code = print_peers_json(fleet, own_id);
     else
-        print_peers(fleet, own_id);
+        print_peers(cli, fleet, own_id);
     lease_fleet_free(&fleet);
     return code;
 }

@@ -46,6 +46,10 @@ int exit_code_of(const struct cli *cli, int error)
 static int say_unknown(const struct cli *cli, const char *what)
 {
     char path[CONFIG_PATH_SIZE];
+    if (cli_has_peers(cli)) {
+        say("%s: neither declared here nor told by a peer that answers, see `lease doctor`", what);
+        return EXIT_UNAVAILABLE;
+    }
     if (cli->config_path[0])
         snprintf(path, sizeof path, "%s", cli->config_path);
     else if (!config_user_path(path))

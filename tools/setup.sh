@@ -12,7 +12,8 @@ build=(gcc libc6-dev cmake ninja-build pkg-config curl
     libmsgpack-dev libzmq3-dev libczmq-dev libcurl4-openssl-dev libjansson-dev
     libcmocka-dev libmicrohttpd-dev libncurses-dev iproute2)
 check=(clang-14 libclang-rt-14-dev clang-format-14 gcc-mingw-w64-x86-64
-    libsqlite3-dev libhiredis-dev spin tmux python3 python3-zmq python3-msgpack jq)
+    libsqlite3-dev libhiredis-dev spin tmux python3 python3-zmq python3-msgpack
+    gcovr valgrind jq)
 bench=(libsqlite3-dev libhiredis-dev redis-server)
 
 case ${1:-build} in

@@ -188,7 +188,8 @@ static void make_unknown(const struct lease_fleet *fleet, struct lease_view *vie
 {
     uint32_t kept = 0;
     view->in_flight = view->queued = view->free = view->available = -1;
-    view->strangers = view->ghosts = 0;
+    view->strangers = -1;
+    view->ghosts = 0;
     snprintf(view->health, sizeof view->health, "unknown");
     for (uint32_t i = 0; i < view->lease_count; i++)
         fleet->leases[view->first_lease + i].idle_ms = -1;

@@ -37,9 +37,8 @@ struct top_source {
 
 static int open_agent(struct top_source *source, char *error, size_t error_size)
 {
-    const char *peers[PEERS_MAX];
     int rc = cli_open_agent(&source->cli, "leasetop", error, error_size);
-    source->has_peers = cli_peers(&source->cli, peers) > 0;
+    source->has_peers = cli_has_peers(&source->cli);
     return rc == 0 ? EXIT_DONE : rc == LEASE_EINVAL ? EXIT_USAGE : EXIT_INTERNAL;
 }
 

@@ -30,8 +30,13 @@ static void begin(const char *kind, const char *spec_options)
     server = engineserver_start(&options);
     assert_non_null(server);
     const char *engine = strcmp(kind, "llama-skein") == 0 ? "llama-swap" : kind;
-    snprintf(provider, sizeof provider, "x=%s+http://127.0.0.1:%u,own=yes%s", engine,
-             engineserver_port(server), spec_options);
+    bool found_out = strcmp(spec_options, ",found-out") == 0;
+    if (found_out)
+        snprintf(provider, sizeof provider, "x=http://127.0.0.1:%u,own=yes",
+                 engineserver_port(server));
+    else
+        snprintf(provider, sizeof provider, "x=%s+http://127.0.0.1:%u,own=yes%s", engine,
+                 engineserver_port(server), spec_options);
     daemon_pid = stage_start_agent(provider);
     agent = stage_open(NULL, LEASE_OPEN_CLIENT);
     assert_non_null(agent);
@@ -229,6 +234,16 @@ static void sglang(void **state)
     strangers();
 }
 
+/* Of which nothing but its address is told. */
+static void sglang_found_out(void **state)
+{
+    (void)state;
+    begin("sglang", ",found-out");
+    becomes("exact", "ok");
+    burst();
+    strangers();
+}
+
 static void sglang_old(void **state)
 {
     (void)state;
@@ -333,6 +348,7 @@ int main(void)
         engine(vllm_with_load),
         engine(vllm_without_load),
         engine(sglang),
+        engine(sglang_found_out),
         engine(sglang_old),
         engine(tgi),
         engine(llama_swap),

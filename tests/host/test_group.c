@@ -66,7 +66,17 @@ static void a_member_that_was_not_declared_counts_too(void **state)
 static bool is_idle_again(void *arg)
 {
     struct lease lease;
-    return lease_acquire(arg, "m2", NULL, &lease, NULL) == 0;
+    if (lease_acquire(arg, "m2", NULL, &lease, NULL) != 0)
+        return false;
+    lease_release(arg, lease.id, 0);
+    return true;
+}
+
+static unsigned in_slots(struct slotserver *server)
+{
+    struct slotserver_stats stats;
+    slotserver_stats(server, &stats);
+    return stats.in_slots;
 }
 
 static void a_stranger_s_work_at_one_keeps_the_other(void **state)
@@ -104,6 +114,58 @@ static void a_stranger_s_work_at_one_keeps_the_other(void **state)
     lease_agent_close(&agent);
     stage_stop_agent(daemon);
     slotserver_stop(server);
+}
+
+static bool has_no_work(void *arg)
+{
+    return in_slots(arg) == 0;
+}
+
+/* Two models of one router: the very next verify at one sees a stranger at the other. */
+static void a_stranger_at_one_model(bool with_agent)
+{
+    struct slotserver_options options;
+    slotserver_defaults(&options);
+    options.slots = 1;
+    options.tps = 20;
+    options.router = "alpha,beta";
+    options.models_max = 2;
+    struct slotserver *server = slotserver_start(&options);
+    assert_non_null(server);
+    char a[160], b[160], at[96];
+    unsigned port = slotserver_port(server);
+    snprintf(a, sizeof a, "m1=http://127.0.0.1:%u,model=alpha,group=gpu", port);
+    snprintf(b, sizeof b, "m2=http://127.0.0.1:%u,model=beta,group=gpu", port);
+    snprintf(at, sizeof at, "http://127.0.0.1:%u/completion", port);
+    const char *members[] = {a, b};
+    pid_t daemon = with_agent ? stage_start_agents(a, b) : 0;
+    lease_agent_t *agent = open_members(members, 2);
+    for (int round = 0; round < 3; round++) {
+        struct lease lease;
+        struct lease_verdict verdict;
+        assert_true(eventually(has_no_work, server)); /* the last round's is over */
+        assert_true(eventually(is_idle_again, agent));
+        assert_int_equal(lease_acquire(agent, "m2", NULL, &lease, NULL), 0);
+        char body[] = "{\"model\":\"alpha\",\"prompt\":\"x\",\"n_predict\":1200}";
+        pid_t stranger = stage_start((char *[]){"curl", "-s", "-d", body, at, NULL}, NULL, NULL);
+        for (int64_t end = test_now_ns() + INT64_C(15000000000); in_slots(server) == 0;)
+            assert_true(test_now_ns() < end);
+        usleep(25000); /* past what a reading of before decides */
+        assert_int_equal(lease_verify(agent, lease.id, NULL, &lease, &verdict), LEASE_EBUSY);
+        assert_string_equal(verdict.reason, "m1 of group gpu is in use, or was first");
+        stage_kill(stranger);
+    }
+    lease_agent_close(&agent);
+    if (with_agent)
+        stage_stop_agent(daemon);
+    slotserver_stop(server);
+}
+
+static void the_very_next_verify_sees_a_stranger_at_the_other(void **state)
+{
+    (void)state;
+    a_stranger_at_one_model(false);
+    a_stranger_at_one_model(true);
 }
 
 /* ---- many processes ---------------------------------------------------------------------------- */
@@ -209,6 +271,7 @@ int main(void)
         staged(the_other_s_verify_says_no_and_names_the_group),
         staged(a_member_that_was_not_declared_counts_too),
         staged(a_stranger_s_work_at_one_keeps_the_other),
+        staged(the_very_next_verify_sees_a_stranger_at_the_other),
         staged(never_two_members_in_use_and_everybody_served),
         staged(never_three_where_two_are_allowed),
         staged(who_dies_is_in_nobody_s_way),

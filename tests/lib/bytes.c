@@ -73,6 +73,8 @@ static const struct reading *play(const struct bytes_place *place, const struct 
     spec.slots = place->slots > 0 ? place->slots : -1;
     run.spec = &spec;
     run.wants = place->wants;
+    if (place->memory != NULL)
+        run.memory = *place->memory;
     reading_clear(&run.last);
     reading_clear(&run.reading);
     place->engine->begin(&run, 1000);
@@ -99,14 +101,20 @@ const struct reading *bytes_play(const struct bytes_place *place, const char *bo
     return reading;
 }
 
+/* A verify would say go: idle, or not told. */
 static bool is_free(const struct reading *reading)
 {
-    return health_admits((enum health)reading->health) && reading->in_flight == 0;
+    return health_admits((enum health)reading->health) && reading->in_flight <= 0;
+}
+
+static bool is_blank(const char *text)
+{
+    return text[strspn(text, " \t\r\n")] == '\0';
 }
 
 void bytes_cut(const struct bytes_place *place, const struct recorded *one, bytes_whole *whole)
 {
-    for (size_t size = 0; size < one->size; size++) {
+    for (size_t size = 0; size < one->size && !is_blank(one->body + size); size++) {
         const struct reading *reading = bytes_play(place, one->body, size);
         if (is_free(reading) && (whole == NULL || !whole(one->body, size)))
             fail_msg("%s cut at %zu as %s is free", one->name, size, place->path);

@@ -25,6 +25,7 @@ struct bytes_place {
     int slots;         /* 0: not told */
     bool program;      /* what is asked is a program: its bodies come with exit code 0 */
     bool tells_slots;  /* healthy means that the slots are known */
+    const struct engine_memory *memory; /* what is remembered of the server; NULL: nothing */
 };
 
 /* What was cut after `size` bytes says as much as the whole. NULL: never. */

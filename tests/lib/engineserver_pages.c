@@ -79,6 +79,13 @@ static void sglang_get_load(struct engineserver *server, struct text *text)
                 told.running + told.waiting, told.waiting);
 }
 
+static void sglang_models(struct engineserver *server, struct text *text)
+{
+    (void)server;
+    text_format(text, "{\"object\":\"list\",\"data\":[{\"id\":\"m\",\"object\":\"model\","
+                      "\"owned_by\":\"sglang\",\"root\":\"m\",\"max_model_len\":4096}]}");
+}
+
 /* ---- TGI ---- */
 
 static void tgi_info(struct engineserver *server, struct text *text)
@@ -163,17 +170,12 @@ static const struct page_of {
     const char *path;
     void (*body)(struct engineserver *server, struct text *text);
 } pages[] = {
-    {IS_VLLM, ANY, "/metrics", vllm_metrics},
-    {IS_VLLM, NEW, "/load", vllm_load},
-    {IS_SGLANG, NEW, "/v1/loads", sglang_loads},
-    {IS_SGLANG, OLD, "/get_load", sglang_get_load},
-    {IS_TGI, ANY, "/info", tgi_info},
-    {IS_TGI, ANY, "/metrics", tgi_metrics},
-    {IS_SWAP, ANY, "/running", swap_running},
-    {IS_SWAP, ANY, "/v1/models", swap_models},
-    {IS_SKEIN, ANY, "/running", swap_running},
-    {IS_SKEIN, ANY, "/v1/models", swap_models},
-    {IS_SKEIN, ANY, "/api/hardware", skein_hardware},
+    {IS_VLLM, ANY, "/metrics", vllm_metrics},      {IS_VLLM, NEW, "/load", vllm_load},
+    {IS_SGLANG, NEW, "/v1/loads", sglang_loads},   {IS_SGLANG, OLD, "/get_load", sglang_get_load},
+    {IS_SGLANG, ANY, "/v1/models", sglang_models}, {IS_TGI, ANY, "/info", tgi_info},
+    {IS_TGI, ANY, "/metrics", tgi_metrics},        {IS_SWAP, ANY, "/running", swap_running},
+    {IS_SWAP, ANY, "/v1/models", swap_models},     {IS_SKEIN, ANY, "/running", swap_running},
+    {IS_SKEIN, ANY, "/v1/models", swap_models},    {IS_SKEIN, ANY, "/api/hardware", skein_hardware},
 };
 
 static bool is_swap(const struct engineserver *server)

@@ -236,10 +236,23 @@ static bool beats(void *context)
 
 pid_t stage_start_agent(const char *provider)
 {
-    char *argv[] = {LEASE_AGENT, "--dir", stage_dir, "--provider", (char *)(uintptr_t)provider,
+    return stage_start_agents(provider, NULL);
+}
+
+pid_t stage_start_agents(const char *one, const char *other)
+{
+    char *argv[] = {LEASE_AGENT,
+                    "--dir",
+                    stage_dir,
+                    "--provider",
+                    (char *)(uintptr_t)one,
+                    "--provider",
+                    (char *)(uintptr_t)other,
                     NULL};
-    if (!provider)
+    if (!one)
         argv[3] = NULL;
+    else if (!other)
+        argv[5] = NULL;
     pid_t pid = stage_start(argv, NULL, "agent.err");
     uint32_t wanted = (uint32_t)pid;
     if (!eventually(beats, &wanted)) {

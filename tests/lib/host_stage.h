@@ -88,6 +88,7 @@ bool stage_read(const char *path, char *text, size_t size);
 
 /* The daemon on the stage's directory, once it beats; provider may be NULL. */
 pid_t stage_start_agent(const char *provider);
+pid_t stage_start_agents(const char *one, const char *other); /* one agent of two providers */
 void stage_stop_agent(pid_t agent);
 
 /* A handle, in a test or in a part; flags of lease_open_flags. NULL where it cannot. */

@@ -335,11 +335,22 @@ static void went(struct job *job)
         job->dies = world.now + up_to(1500);
 }
 
+/* As liblease does: a pause that ends within the caller's 1.5 s is waited for. */
+static bool outlasts_pause(struct answer answer, struct job *job)
+{
+    if (answer.verdict != ANSWER_NO || answer.retry_ns <= world.now ||
+        answer.retry_ns + 250 * NS_PER_MS > job->asked + 1500 * NS_PER_MS)
+        return false;
+    job->at = answer.retry_ns;
+    job->request = ++world.requests;
+    return true;
+}
+
 static void verify_it(struct job *job)
 {
     bool was_free = taken(job, job->place) + 1 <= sim.run->slots;
     struct answer answer = verify(job->lease, .same = job->request, .asked_ns = job->asked);
-    if (stands_still(answer, job))
+    if (stands_still(answer, job) || outlasts_pause(answer, job))
         return;
     if (answer.undecided) {
         sim.score->undecided++;
@@ -361,7 +372,7 @@ static void acquire_it(struct job *job)
 {
     bool was_free = taken(job, UINT64_MAX) + 1 <= sim.run->slots;
     struct answer answer = acquire(.same = job->request, .asked_ns = job->asked);
-    if (stands_still(answer, job))
+    if (stands_still(answer, job) || outlasts_pause(answer, job))
         return;
     if (answer.verdict == ANSWER_NO) {
         sim.score->found += was_free;

@@ -177,7 +177,10 @@ static void test_blind_window(void **state)
     assert_true(hidden > 1000);
     /* the next batch: now it shows, where the server answers */
     unsigned long asked = slotserver_asked(stage.server, "/slots");
-    assert_true(STAGE_UNTIL(slotserver_asked(stage.server, "/slots") > asked + 1, 10000));
+    if (old && !stage.company->agent) /* what was left unanswered counts as outstanding for 60 s */
+        client_pause_ms(2 * BLIND_MS);
+    else
+        assert_true(STAGE_UNTIL(slotserver_asked(stage.server, "/slots") > asked + 1, 10000));
     struct contest contest = stage_contest_end(&stage);
     assert_int_equal(contest.go, 0);
     assert_int_equal(contest.errors, 0);

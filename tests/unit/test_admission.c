@@ -1,4 +1,5 @@
 #include "broker/admission.h"
+#include "broker/attribution.h"
 
 #include "tests/lib/virtual.h"
 
@@ -521,9 +522,29 @@ static void a_replaced_lease_leaves_its_slot_taken(void **state)
     granted(acquire(.index = slot(1)));
 }
 
+/* A reading is of the server that was asked: what went by that name before says nothing. */
+static void another_server_s_reading_is_none(void **state)
+{
+    (void)state;
+    on_server(2);
+    world.book.sight.reading.source = 7;
+    assert_true(admission_trusts(&world.book, world.now));
+    world.book.settings.source = 7;
+    assert_true(admission_trusts(&world.book, world.now));
+    struct lease_id mine = granted(acquire());
+    world.book.settings.source = 8;
+    assert_false(admission_trusts(&world.book, world.now));
+    assert_false(admission_is_fresh(&world.book, world.now, 1));
+    unread(verify(mine));
+    world.book.sight.pause_until_ns = world.now + NS_PER_SEC; /* nor does that one's pause */
+    assert_int_equal(attribution_not_before(&world.book), 0);
+    unread(verify(mine));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_server_s_reading_is_none),
         cmocka_unit_test(a_burst_on_an_idle_server_goes),
         cmocka_unit_test(work_that_arrives_is_counted_once),
         cmocka_unit_test(what_is_on_its_way_counts_while_the_server_is_blind),

@@ -83,6 +83,18 @@ static void a_waiter_gets_its_turn_when_the_other_is_idle(void **state)
     assert_int_equal(world.effects.called_count, 1);
 }
 
+/* However old this book's own reading is: no newer one would change it. */
+static void a_no_because_of_a_neighbour_wants_no_reading_of_ours(void **state)
+{
+    (void)state;
+    on_counting_server(2);
+    in_a_group(1);
+    struct lease_id mine = granted(acquire());
+    neighbour("m2", true, UINT64_MAX);
+    after(5000);
+    no(verify(mine), REASON_GROUP);
+}
+
 /* What the others see: leases and work make a book in use, intentions have their place. */
 static void how_a_book_looks_to_the_others(void **state)
 {
@@ -109,6 +121,69 @@ static void how_a_book_looks_to_the_others(void **state)
     assert_true(seen.in_use);
 }
 
+/* A verify depends on every member that shows no lease; one that is in use by leases is so whatever
+ * its server says. */
+static void members_are_read_before_a_go(void **state)
+{
+    (void)state;
+    on_static(2);
+    in_a_group(1);
+    neighbour("m2", false, UINT64_MAX);
+    struct neighbour *other = &world.book.neighbours[0];
+    struct lease_id mine = granted(acquire());
+    other->probed = true;
+    unread(verify(mine)); /* never read */
+    other->sent_ns = other->answered_ns = world.now - 21 * NS_PER_MS;
+    other->fresh_until_ns = other->answered_ns + 20 * NS_PER_MS;
+    unread(verify(mine));
+    other->leased = other->in_use = true;
+    no(verify(mine), REASON_GROUP);
+
+    other->leased = false; /* what was at work may be gone: that is worth a look, too */
+    unread(acquire());
+    mine = (other->in_use = false, granted(acquire()));
+    other->in_use = true;
+    unread(verify(mine));
+    other->fresh_until_ns = world.now + NS_PER_SEC;
+    no(verify(mine), REASON_GROUP);
+    mine = (other->in_use = false, granted(acquire()));
+    go(verify(mine));
+}
+
+/* Its server does not answer, or makes no sense: that is no sign of leisure. */
+static void what_is_not_told_is_in_use(void **state)
+{
+    (void)state;
+    static const struct {
+        enum health health;
+        bool in_use;
+    } cases[] = {{HEALTH_BUSY, true},     {HEALTH_LOADING, true}, {HEALTH_UNKNOWN, true},
+                 {HEALTH_DOWN, false},    {HEALTH_OK, false},     {HEALTH_SLEEPING, false},
+                 {HEALTH_UNLOADED, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct neighbour seen;
+        on_server(2);
+        world.book.sight.reading.health = (int32_t)cases[i].health;
+        book_as_neighbour(&world.book, world.now, &seen);
+        assert_int_equal(seen.in_use, cases[i].in_use);
+        assert_false(seen.leased);
+        assert_true(seen.probed);
+    }
+}
+
+static void the_group_is_named(void **state)
+{
+    (void)state;
+    char text[256];
+    on_static(2);
+    in_a_group(1);
+    text_copy(world.book.group, sizeof world.book.group, "gpu");
+    neighbour("m2", true, UINT64_MAX);
+    struct answer answer = acquire();
+    broker_reason_text(&answer, text, sizeof text);
+    assert_string_equal(text, "m2 of group gpu is in use, or was first");
+}
+
 static void one_order_of_places_over_all(void **state)
 {
     (void)state;
@@ -127,7 +202,11 @@ int main(void)
         cmocka_unit_test(a_held_lease_excludes_only_from_a_smaller_place),
         cmocka_unit_test(so_many_at_a_time_as_the_limit_says),
         cmocka_unit_test(a_waiter_gets_its_turn_when_the_other_is_idle),
+        cmocka_unit_test(a_no_because_of_a_neighbour_wants_no_reading_of_ours),
         cmocka_unit_test(how_a_book_looks_to_the_others),
+        cmocka_unit_test(members_are_read_before_a_go),
+        cmocka_unit_test(what_is_not_told_is_in_use),
+        cmocka_unit_test(the_group_is_named),
         cmocka_unit_test(one_order_of_places_over_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

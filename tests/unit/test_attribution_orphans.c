@@ -285,9 +285,27 @@ static void an_orphan_wedges_nothing_where_nobody_reads(void **state)
     is_state(a, GONE);
 }
 
+/* One of its two units was seen, the other never came: when the first goes there is nothing left. */
+static void half_seen_work_ends_with_what_was_seen(void **state)
+{
+    (void)state;
+    on_counting_server(4);
+    struct lease_id two = granted(acquire(.units = 2));
+    counts(0);
+    go(verify(two));
+    after(10);
+    counts(1);
+    dies(two);
+    is_state(two, ORPHAN);
+    after(1000);
+    counts(0);
+    is_state(two, GONE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(half_seen_work_ends_with_what_was_seen),
         cmocka_unit_test(a_dead_holders_work_keeps_its_name_until_it_ends),
         cmocka_unit_test(an_orphan_ends_with_its_own_work),
         cmocka_unit_test(unseen_work_of_the_dead_counts_until_it_settles),

@@ -34,7 +34,7 @@ static void a_full_reading_with_a_stranger_gives_the_server_a_pause(void **state
     go(verify(b, .wait_ms = 5000));
 }
 
-static void in_the_pause_the_last_reading_may_say_no(void **state)
+static void in_the_pause_the_last_reading_decides_nothing(void **state)
 {
     (void)state;
     on_server(1);
@@ -44,8 +44,28 @@ static void in_the_pause_the_last_reading_may_say_no(void **state)
     after(50);
     struct answer answer = verify(a);
     no(answer, REASON_STRANGERS);
-    assert_false(answer.undecided);
-    is_state(a, GONE);
+    assert_true(answer.undecided); /* it may be over by the end of the pause */
+    assert_int_equal(answer.retry_ns, attribution_not_before(&world.book));
+    is_state(a, HELD);
+    after(PAUSE_MS);
+    unread(verify(a));
+    shows_nothing();
+    go(verify(a));
+    answer = acquire(); /* leases alone: no pause changes that */
+    no(answer, REASON_LEASES);
+    assert_int_equal(answer.retry_ns, 0);
+}
+
+static void an_acquire_says_when_the_pause_ends(void **state)
+{
+    (void)state;
+    on_server(1);
+    after(100);
+    shows(9);
+    after(50);
+    struct answer answer = acquire();
+    no(answer, REASON_STRANGERS);
+    assert_int_equal(answer.retry_ns, attribution_not_before(&world.book));
 }
 
 /* The pause keeps off probes, not the use of the reading that began it. */
@@ -160,7 +180,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_reading_with_a_stranger_gives_the_server_a_pause),
-        cmocka_unit_test(in_the_pause_the_last_reading_may_say_no),
+        cmocka_unit_test(in_the_pause_the_last_reading_decides_nothing),
+        cmocka_unit_test(an_acquire_says_when_the_pause_ends),
         cmocka_unit_test(the_reading_that_begins_a_pause_may_say_go),
         cmocka_unit_test(an_abandoned_request_is_freed),
         cmocka_unit_test(a_stranger_gets_a_pause_every_four_seconds),

@@ -214,6 +214,7 @@ static void records_out_of_bounds_are_not_valid(void **state)
     on_static(4);
     const struct record good = *record_of(dispatched("a"));
     assert_true(book_record_is_valid(&good));
+    assert_true(book_record_is_valid(&(struct record){0})); /* never used */
     struct record bad;
 #define IS_BAD(change)                                                                             \
     do {                                                                                           \

@@ -181,6 +181,12 @@ static void reasons_say_who_and_how_long(void **state)
     shows(9);
     says(acquire(), "1 stranger at work in 1 slot, without a lease");
     after(3000);
+    struct reading *queue = blank_reading();
+    queue->queued = 2;
+    queue->queue_means_full = 1;
+    take(queue);
+    assert_int_equal(acquire().reason, REASON_QUEUE);
+    after(3000);
     is_now(HEALTH_UNAUTHORIZED);
     says(acquire(), "the server refuses our key: check key-file");
 
@@ -205,7 +211,7 @@ static void reasons_fit_where_they_are_put(void **state)
     memset(answer.other.label, 'l', LABEL_BYTES_MAX);
     memset(answer.other.host, 'h', NAME_CHARS_MAX);
     answer.other.state = RECORD_HELD;
-    for (int reason = REASON_NONE; reason <= REASON_WAIT_OVER; reason++) {
+    for (int reason = REASON_NONE; reason <= REASON_NOT_YOURS; reason++) {
         answer.reason = (enum reason)reason;
         for (size_t size = 1; size < 300; size += 23) {
             char text[300];

@@ -91,6 +91,66 @@ static void it_never_leaves_what_a_token_can_hold(void **state)
     assert_int_equal(host_epoch_next("z4", EPOCH_MAX), EPOCH_MAX);
 }
 
+static uint64_t read_number(const char *path)
+{
+    unsigned long long number = 0;
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%llu", &number) != 1)
+        number = 0;
+    if (file)
+        fclose(file);
+    return number;
+}
+
+/* Whoever was killed while it kept an epoch may have had our process id. */
+static void what_a_killed_one_left_is_in_nobodys_way(void **state)
+{
+    (void)state;
+    char path[TEMP_DIR_MAX + 48], kept[TEMP_DIR_MAX + 16];
+    snprintf(path, sizeof path, "%s/z4.epoch.%ld.0", directory, (long)getpid());
+    snprintf(kept, sizeof kept, "%s/z4.epoch", directory);
+    FILE *left = fopen(path, "w");
+    assert_non_null(left);
+    fclose(left);
+    uint64_t epoch = host_epoch_next("z4", 0);
+    assert_int_equal(read_number(kept), epoch);
+}
+
+/* Where it is kept, by what the environment says; the directories are made. */
+static void it_is_kept_where_the_environment_says(void **state)
+{
+    (void)state;
+    static const char *const variables[] = {"XDG_STATE_HOME", "HOME"};
+    static const char *const paths[] = {"leasehold/z4.epoch", ".local/state/leasehold/z4.epoch"};
+    char home[256] = "", kept[TEMP_DIR_MAX + 48];
+    snprintf(home, sizeof home, "%s", getenv("HOME") ? getenv("HOME") : "/");
+    unsetenv("STATE_DIRECTORY");
+    unsetenv("XDG_STATE_HOME");
+    for (int i = 0; i < (geteuid() == 0 ? 1 : 2); i++) {
+        setenv(variables[i], directory, 1);
+        uint64_t epoch = host_epoch_next("z4", 0);
+        snprintf(kept, sizeof kept, "%s/%s", directory, paths[i]);
+        assert_int_equal(read_number(kept), epoch);
+        unsetenv(variables[i]);
+    }
+    if (geteuid() != 0) /* nowhere to keep it */
+        assert_true(host_epoch_next("z4", 0) >= (uint64_t)time(NULL));
+    setenv("HOME", home, 1);
+}
+
+/* Something stands in its place that cannot be replaced. */
+static void what_cannot_be_kept_leaves_nothing(void **state)
+{
+    (void)state;
+    char path[TEMP_DIR_MAX + 48];
+    snprintf(path, sizeof path, "%s/z4.epoch", directory);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_true(host_epoch_next("z4", 0) >= (uint64_t)time(NULL));
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(directory), 0); /* empty */
+    assert_int_equal(mkdir(directory, 0700), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -102,6 +162,9 @@ int main(void)
         TEST(garbage_is_passed_over),
         TEST(without_a_directory_the_wall_clock_decides),
         TEST(it_never_leaves_what_a_token_can_hold),
+        TEST(what_a_killed_one_left_is_in_nobodys_way),
+        TEST(it_is_kept_where_the_environment_says),
+        TEST(what_cannot_be_kept_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

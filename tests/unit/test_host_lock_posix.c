@@ -5,6 +5,24 @@
 
 #include "tests/lib/lock_stage.h"
 
+/* -- descriptors ------------------------------------------------------------------------------ */
+
+/* What a program prints that has closed its standard streams must not go into a book. */
+static void a_closed_stream_is_not_taken_for_the_lock(void **state)
+{
+    (void)state;
+    int input = dup(STDIN_FILENO);
+    if (input >= 0)
+        assert_int_equal(close(STDIN_FILENO), 0);
+    int opened = host_lock_open(&l, dir_fd, "book", HOST_LOCK_CREATE, 0600);
+    if (input >= 0) {
+        (void)dup2(input, STDIN_FILENO);
+        (void)close(input);
+    }
+    assert_int_equal(opened, 0);
+    assert_true(host_lock_descriptor(&l) > STDERR_FILENO);
+}
+
 /* -- fork ------------------------------------------------------------------------------------- */
 
 static int use_what_the_parent_holds(struct host_lock *lock)
@@ -193,6 +211,7 @@ static void more_locks_than_the_maximum_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        fresh(a_closed_stream_is_not_taken_for_the_lock),
         fresh(a_forked_child_neither_holds_nor_unlocks),
         fresh(a_childs_copy_does_not_outlive_a_killed_holder),
         fresh(planted_files_are_refused),

@@ -177,6 +177,15 @@ static void a_process_whose_main_thread_ended_is_alive(void **state)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
+static void a_process_is_told_by_its_start(void **state)
+{
+    (void)state;
+    struct host_process self;
+    host_process_self(&self);
+    assert_int_equal(host_process_start((uint32_t)getpid()), self.start);
+    assert_int_equal(host_process_start(0), 0); /* no such process */
+}
+
 static void an_unknown_boot_hashes_to_nothing(void **state)
 {
     (void)state;
@@ -200,6 +209,7 @@ int main(void)
         cmocka_unit_test(somebody_elses_process_is_alive),
         cmocka_unit_test(a_name_full_of_parentheses_is_read_right),
         cmocka_unit_test(a_process_whose_main_thread_ended_is_alive),
+        cmocka_unit_test(a_process_is_told_by_its_start),
         cmocka_unit_test(an_unknown_boot_hashes_to_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,8 +39,11 @@ static int open_seat(struct room *room, struct seat *seat, bool create)
     settings.slots = 2;
     book_init(&seat->book, "z4", &settings);
     broker_init(&seat->broker, &seat->book, NULL);
-    struct host_table_options options = {
-        .instance = (uint64_t)(uintptr_t)seat, .epoch = 1000, .mode = 0600, .create = create};
+    struct host_table_options options = {.instance = (uint64_t)(uintptr_t)seat ^
+                                                     (uint64_t)(seat == room->b) << 40,
+                                         .epoch = 1000,
+                                         .mode = 0600,
+                                         .create = create};
     return host_table_open(&seat->table, room->dir, "z4", &seat->book, &options);
 }
 
@@ -204,6 +207,40 @@ static void another_boot_begins_afresh_above_the_old_epoch(void **state)
     assert_false(lease_id_equal(next.lease, granted.lease));
 }
 
+/* Who begins it afresh may die after the mark is gone: the next one still goes above. */
+static void a_book_left_half_made_keeps_its_epoch(void **state)
+{
+    struct room *room = *state;
+    assert_false(host_table_was_initialised(room->dir, "z4"));
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_true(host_table_was_initialised(room->dir, "z4"));
+    host_table_close(&room->a->table);
+    struct host_file *file = map(room, "z4.v1.book");
+    atomic_store(&file->header.magic, 0);
+    munmap(file, sizeof *file);
+    assert_false(host_table_was_initialised(room->dir, "z4"));
+    assert_int_equal(open_seat(room, room->b, true), 0);
+    assert_int_equal(room->b->book.head.epoch, 1001);
+}
+
+/* Somebody who had it open loads the new one whole. */
+static void one_that_is_begun_afresh_under_us_is_read_anew(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_int_equal(acquire(room->a).verdict, ANSWER_GRANTED);
+    struct host_file *file = map(room, "z4.v1.book");
+    file->header.boot ^= 1;
+    munmap(file, sizeof *file);
+    assert_int_equal(open_seat(room, room->b, true), 0);
+    struct answer granted = acquire(room->b);
+    assert_int_equal(table_begin(&room->a->table.table, &room->a->book, 100), 0);
+    table_end(&room->a->table.table);
+    assert_true(room->a->book.head.instance == room->b->book.head.instance);
+    assert_int_equal(room->a->book.live_count, 1);
+    assert_true(room->a->book.token_max == granted.token);
+}
+
 /* ---- sharing -------------------------------------------------------------------------------------------- */
 
 static void what_one_commits_the_other_loads(void **state)
@@ -246,6 +283,45 @@ static void the_log_keeps_what_happened_in_order(void **state)
     assert_int_equal(entries[count - 1].kind, NOTE_RELEASED);
     assert_int_equal(host_table_log(&room->a->table, entries[count - 3].seq, entries), 2);
     free(entries);
+}
+
+static void forgotten_ids_of_others_are_kept(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_int_equal(open_seat(room, room->b, true), 0);
+    for (int i = 0; i < 40; i++)
+        release(room->a, acquire(room->a).lease);
+    const struct lease_id foreign = {0xf0, 1};
+    assert_int_equal(table_begin(&room->a->table.table, &room->a->book, 100), 0);
+    for (uint32_t i = 0; i < room->a->book.used; i++)
+        room->a->book.records[i].id = foreign;
+    table_end(&room->a->table.table);
+    acquire(room->a); /* takes a cell, and forgets who lay there */
+    assert_int_equal(table_look(&room->b->table.table, &room->b->book), 0);
+    assert_true(book_is_dead(&room->b->book, foreign));
+    assert_false(book_is_dead(&room->b->book, (struct lease_id){0xf0, 2}));
+}
+
+/* The group that the provider was declared to be in. */
+static void a_group_is_kept(void **state)
+{
+    struct room *room = *state;
+    char name[NAME_SIZE];
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_int_equal(open_seat(room, room->b, true), 0);
+    assert_int_equal(host_table_group(&room->b->table, name), 0);
+    host_table_set_group(&room->a->table, "gpu0", 2);
+    assert_int_equal(host_table_group(&room->b->table, name), 2);
+    assert_string_equal(name, "gpu0");
+    assert_int_equal(table_begin(&room->a->table.table, &room->a->book, 0), 0);
+    host_table_set_group(&room->b->table, "gpu1", 1); /* while somebody sits on the lock */
+    table_end(&room->a->table.table);
+    assert_int_equal(host_table_group(&room->b->table, name), 2);
+    struct host_file *file = map(room, "z4.v1.book");
+    memset(file->header.group, 'x', sizeof file->header.group);
+    assert_int_equal(host_table_group(&room->b->table, name), 0);
+    munmap(file, sizeof *file);
 }
 
 /* A process that dies after it raised `writes` and wrote some of its cells leaves a book that the
@@ -366,6 +442,30 @@ static void a_sealed_record_out_of_bounds_is_never_believed(void **state)
     assert_int_equal(room->b->table.damaged, 1);
 }
 
+/* Whose book it is cannot be read: nothing else in it is believed. */
+static void a_spoilt_head_is_refused(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    struct host_file *file = map(room, "z4.v1.book");
+    file->head[0].check ^= 1;
+    file->head[1].check ^= 1;
+    atomic_fetch_add(&file->head_selector, 2);
+    atomic_fetch_add(&file->header.writes, 1);
+    munmap(file, sizeof *file);
+    assert_int_equal(open_seat(room, room->b, true), LEASE_EDAMAGED);
+    assert_int_equal(table_begin(&room->a->table.table, &room->a->book, 100), LEASE_EDAMAGED);
+    assert_int_equal(table_look(&room->a->table.table, &room->a->book), LEASE_EDAMAGED);
+}
+
+static void one_that_was_removed_is_noticed(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_int_equal(unlinkat(room->dir, "z4.v1.book", 0), 0);
+    assert_int_equal(table_look(&room->a->table.table, &room->a->book), LEASE_EVANISHED);
+}
+
 static void a_link_in_the_place_of_a_book_is_refused(void **state)
 {
     struct room *room = *state;
@@ -432,16 +532,22 @@ int main(void)
         TEST(who_initialises_knows_what_was_there),
         TEST(of_sixteen_at_once_one_initialises),
         TEST(another_boot_begins_afresh_above_the_old_epoch),
+        TEST(a_book_left_half_made_keeps_its_epoch),
+        TEST(one_that_is_begun_afresh_under_us_is_read_anew),
         TEST(what_one_commits_the_other_loads),
         TEST(a_look_takes_no_lock),
         TEST(the_log_keeps_what_happened_in_order),
         TEST(a_half_commit_is_loaded),
+        TEST(forgotten_ids_of_others_are_kept),
+        TEST(a_group_is_kept),
         TEST(what_is_no_book_is_refused_and_left_alone),
         TEST(a_book_of_another_build_is_refused),
         TEST(a_book_of_another_provider_is_refused),
         TEST(a_book_cut_short_is_refused_at_the_next_lock),
         TEST(a_spoilt_record_is_never_believed),
         TEST(a_sealed_record_out_of_bounds_is_never_believed),
+        TEST(a_spoilt_head_is_refused),
+        TEST(one_that_was_removed_is_noticed),
         TEST(a_link_in_the_place_of_a_book_is_refused),
         TEST(a_reader_without_the_lock_sees_whole_records),
     };

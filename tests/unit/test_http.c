@@ -66,6 +66,8 @@ static const struct {
     {"/gigantic", "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"},
 };
 
+static atomic_bool let_go;
+
 static void serve(struct http_server *self, int fd, const char *head)
 {
     char path[64] = "";
@@ -81,6 +83,10 @@ static void serve(struct http_server *self, int fd, const char *head)
         }
     if (strcmp(path, "/hang") == 0) {
         http_server_hang(fd);
+    } else if (strcmp(path, "/late") == 0) {
+        while (!atomic_load(&let_go))
+            usleep(1000);
+        http_server_answer(fd, 200, path, strlen(path));
     } else if (strcmp(path, "/slow") == 0) {
         send_text(fd, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n1");
         http_server_hang(fd);
@@ -105,6 +111,7 @@ struct result {
     size_t size;
     char body[64];
     char reason[64];
+    bool waits;
 };
 
 static void keep(void *arg, const struct http_answer *answer)
@@ -112,6 +119,7 @@ static void keep(void *arg, const struct http_answer *answer)
     struct result *result = arg;
     result->calls++;
     result->failure = answer->failure;
+    result->waits = answer->waits;
     result->status = answer->status;
     result->size = answer->size;
     assert_int_equal(answer->body[answer->size], '\0');
@@ -368,6 +376,68 @@ struct chain {
     int left;
 };
 
+/* Too late is told in time, and what comes after all is told, too. */
+static void a_patient_one_waits_on(void **state)
+{
+    (void)state;
+    struct result result = {0};
+    struct http *http;
+    atomic_store(&let_go, false);
+    assert_int_equal(http_open(host_now_ns, &http), 0);
+    assert_int_equal(
+        http_get_patiently(http, url_of(server.port, "/late"), NULL, 50, 60000, keep, &result), 0);
+    assert_int_equal(http_pending(http), 1);
+    ns_t begun = host_now_ns();
+    http_drain(http);
+    assert_in_range(host_now_ns() - begun, 50 * NS_PER_MS, 5000 * NS_PER_MS);
+    assert_int_equal(result.calls, 1);
+    assert_int_equal(result.failure, HTTP_TIMEOUT_ANSWER);
+    assert_true(result.waits);
+    assert_int_equal(http_pending(http), 0);
+    atomic_store(&let_go, true);
+    while (result.calls == 1) {
+        struct pollfd ready = {.fd = http_fd(http), .events = POLLIN};
+        poll(&ready, 1, 1000);
+        http_run(http);
+    }
+    assert_int_equal(result.calls, 2);
+    assert_int_equal(result.status, 200);
+    assert_false(result.waits);
+    assert_true(http_deadline(http) == NS_NEVER);
+    http_close(&http);
+}
+
+static void patience_ends(void **state)
+{
+    (void)state;
+    struct result result = {0}, cancelled = {0};
+    struct http *http;
+    assert_int_equal(http_open(host_now_ns, &http), 0);
+    assert_int_equal(
+        http_get_patiently(http, url_of(server.port, "/hang"), NULL, 20, 50, keep, &result), 0);
+    assert_int_equal(
+        http_get_patiently(http, url_of(server.port, "/hang"), NULL, 20, 50, keep, &cancelled), 0);
+    http_drain(http);
+    assert_int_equal(cancelled.calls, 1);
+    http_cancel(http, &cancelled);
+    while (result.calls == 1) {
+        struct pollfd ready = {.fd = http_fd(http), .events = POLLIN};
+        poll(&ready, 1, 5);
+        http_run(http);
+    }
+    assert_int_equal(result.failure, HTTP_TIMEOUT_ANSWER);
+    assert_false(result.waits);
+    assert_int_equal(cancelled.calls, 1);
+    http_close(&http);
+    fails("/hang", 20, HTTP_TIMEOUT_ANSWER);
+    result = (struct result){0};
+    assert_int_equal(http_open(host_now_ns, &http), 0);
+    assert_int_equal(
+        http_get_patiently(http, url_of(server.port, "/x"), NULL, 20, 0, keep, &result),
+        LEASE_EINVAL);
+    http_close(&http);
+}
+
 static void keep_and_go_on(void *arg, const struct http_answer *answer)
 {
     struct chain *chain = arg;
@@ -465,6 +535,8 @@ int main(void)
         cmocka_unit_test(many_run_at_once_in_a_loop),
         cmocka_unit_test(the_table_has_a_maximum),
         cmocka_unit_test(a_cancelled_one_does_not_call_back),
+        cmocka_unit_test(a_patient_one_waits_on),
+        cmocka_unit_test(patience_ends),
         cmocka_unit_test(a_callback_may_start_another),
         cmocka_unit_test(no_socket_is_inherited),
         cmocka_unit_test(the_caller_s_signals_are_as_before),

@@ -226,6 +226,8 @@ static void what_is_not_taken_is_not_sent(void **state)
     assert_string_equal(field, "provider");
     memset(m.provider, 'x', sizeof m.provider); /* without an end */
     assert_int_equal(message_encode(&m, bytes, sizeof bytes, &used, &field), WIRE_EVALUE);
+    (void)strcpy(m.provider, "no name");
+    assert_int_equal(message_encode(&m, bytes, sizeof bytes, &used, &field), WIRE_EVALUE);
     message_request(&m, MESSAGE_REFUSAL, messages_req);
     assert_int_equal(message_encode(&m, bytes, sizeof bytes, &used, &field), WIRE_EOP);
     message_request(&m, MESSAGE_OP_COUNT, messages_req);
@@ -242,6 +244,16 @@ static void what_is_not_taken_is_not_sent(void **state)
     m.reply = m.ok = true;
     assert_int_equal(message_encode(&m, bytes, sizeof bytes, &used, &field), WIRE_EMISSING);
     assert_string_equal(field, "verdict");
+    struct message reply;
+    message_request(&m, MESSAGE_HELLO, messages_req);
+    message_reply(&reply, &m);
+    reply.error = 5;
+    assert_int_equal(message_encode(&reply, bytes, sizeof bytes, &used, &field), WIRE_EVALUE);
+    assert_string_equal(field, "error");
+    reply.error = -1;
+    reply.provider_count = WIRE_PROVIDERS_MAX + 1;
+    assert_int_equal(message_encode(&reply, bytes, sizeof bytes, &used, &field), WIRE_EVALUE);
+    assert_string_equal(field, "providers");
 }
 
 static void text_is_cut_at_a_character(void **state)

@@ -121,6 +121,7 @@ static const struct refused refused[] = {
         "error"},
     {"an error of -2^63", BYTES("\x85" V YIELD REQ NO "\xa5" "error\xd3\x80\0\0\0\0\0\0\0"),
         WIRE_EVALUE, "error"},
+    {"an error in words", BYTES("\x85" V YIELD REQ NO "\xa5" "error\xa2no"), WIRE_ETYPE, "error"},
     {"an ok with an error", BYTES("\x85" V YIELD REQ OK "\xa5" "error\xff"), WIRE_EVALUE, "ok"},
     {"an ok refusal", BYTES("\x85" V "\xa2op\xa7refusal" REQ OK "\xa5" "error\xff"), WIRE_EVALUE,
         "ok"},
@@ -152,6 +153,9 @@ static const struct refused refused[] = {
 static void what_is_wrong_is_named(void **state)
 {
     (void)state;
+    assert_string_equal(wire_fault_text((enum wire_fault)99), "unknown fault");
+    assert_string_equal(message_op_word(MESSAGE_HELLO), "hello");
+    assert_string_equal(message_op_word((enum message_op)99), "");
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const struct refused *row = &refused[i];
         struct message m;
@@ -166,6 +170,22 @@ static void what_is_wrong_is_named(void **state)
         }
         assert_true(m.pid == 0 && m.provider[0] == '\0' && m.version[0] == '\0');
     }
+}
+
+/* One above the maximum, each of them a name as it should be. */
+static void more_providers_than_the_maximum_are_refused(void **state)
+{
+    (void)state;
+    static const char head[] = "\x86" V HELLO REQ NO "\xa5"
+                               "error\xff\xa9providers\xdc\x00\x41";
+    uint8_t bytes[sizeof head - 1 + 2 * (WIRE_PROVIDERS_MAX + 1)];
+    struct message m;
+    const char *field = NULL;
+    memcpy(bytes, head, sizeof head - 1);
+    for (size_t i = sizeof head - 1; i < sizeof bytes; i += 2)
+        memcpy(bytes + i, "\xa1p", 2);
+    assert_int_equal(message_decode(bytes, sizeof bytes, &m, &field), WIRE_EVALUE);
+    assert_string_equal(field, "providers");
 }
 
 static void what_may_be_is_taken(void **state)
@@ -387,9 +407,13 @@ static void mutations_are_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_cut_short_is_taken),      cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(every_field_keeps_its_limits),    cmocka_unit_test(what_may_be_is_taken),
-        cmocka_unit_test(a_long_message_is_not_looked_at), cmocka_unit_test(mutations_are_survived),
+        cmocka_unit_test(nothing_cut_short_is_taken),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(more_providers_than_the_maximum_are_refused),
+        cmocka_unit_test(every_field_keeps_its_limits),
+        cmocka_unit_test(what_may_be_is_taken),
+        cmocka_unit_test(a_long_message_is_not_looked_at),
+        cmocka_unit_test(mutations_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

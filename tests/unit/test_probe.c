@@ -20,20 +20,32 @@ static char key_path[] = "/tmp/probe-key-XXXXXX";
 /* ---- a server with one slot, as its options say ---- */
 
 static atomic_bool hangs; /* /slots is accepted and not answered */
+static atomic_bool waits; /* or not before it does so no more */
+static atomic_bool is_old;
 static char wanted_key[64];
+
+static bool await_turn(void)
+{
+    while (atomic_load(&waits))
+        usleep(1000);
+    return true;
+}
 
 static void serve(struct http_server *self, int fd, const char *head)
 {
     static const char props[] = "{\"total_slots\":1,\"is_sleeping\":false,\"endpoint_slots\":true,"
                                 "\"endpoint_metrics\":false,\"model_alias\":\"m\"}";
+    static const char old_props[] = "{\"total_slots\":1,\"model_alias\":\"m\"}";
     static const char slots[] = "[{\"id\":0,\"is_processing\":true,\"id_task\":7}]";
     static const char refusal[] = "{\"error\":{\"code\":401}}";
     (void)self;
     if (wanted_key[0] != '\0' && strstr(head, wanted_key) == NULL)
         http_server_answer(fd, 401, refusal, sizeof refusal - 1);
+    else if (strncmp(head, "GET /base/props ", 16) == 0 && atomic_load(&is_old))
+        http_server_answer(fd, 200, old_props, sizeof old_props - 1);
     else if (strncmp(head, "GET /base/props ", 16) == 0)
         http_server_answer(fd, 200, props, sizeof props - 1);
-    else if (strncmp(head, "GET /base/slots ", 16) == 0 && !atomic_load(&hangs))
+    else if (strncmp(head, "GET /base/slots ", 16) == 0 && await_turn() && !atomic_load(&hangs))
         http_server_answer(fd, 200, slots, sizeof slots - 1);
     else if (strncmp(head, "GET /base/slots ", 16) == 0)
         http_server_hang(fd);
@@ -314,6 +326,111 @@ static void silence_is_busy_and_counted(void **state)
     atomic_store(&hangs, false);
 }
 
+static int asked(void)
+{
+    return atomic_load(&server.requests);
+}
+
+/* Of an old server, which has few threads, one question is out at most, and its answer is the sign
+ * that the server is back. */
+static void one_question_sits_at_an_old_server(void **state)
+{
+    (void)state;
+    struct provider_spec spec = spec_of("");
+    struct probe_target *target;
+    struct http *http;
+    struct kept kept = {0};
+    atomic_store(&waits, true);
+    atomic_store(&is_old, true);
+    assert_int_equal(http_open(host_now_ns, &http), 0);
+    assert_int_equal(probe_target_new(&spec, host_now_ns, &target), 0);
+    assert_int_equal(probe_start(http, target, PROBE_QUICK, NULL, 200, keep, &kept), 0);
+    http_drain(http);
+    assert_int_equal(kept.reading.health, HEALTH_BUSY);
+    assert_int_equal(kept.reading.threads, THREADS_FEW);
+    assert_true(kept.reading.hung_ns >= kept.reading.sent_ns);
+    ns_t hung_ns = kept.reading.hung_ns;
+    int before = asked();
+    for (int i = 0; i < 5; i++) {
+        enum probe_wants wants = i % 2 == 0 ? PROBE_FULL : PROBE_QUICK;
+        assert_int_equal(probe_start(http, target, wants, &kept.reading, 200, keep, &kept), 0);
+        assert_int_equal(kept.calls, i + 2); /* at once */
+        assert_int_equal(kept.reading.health, HEALTH_BUSY);
+        assert_true(kept.reading.hung_ns == hung_ns);
+        http_run(http);
+    }
+    assert_int_equal(asked(), before);
+    assert_int_equal(probe_unanswered(target), 1);
+    assert_false(probe_recovered(target));
+
+    /* another process knows of it by the reading alone, for 60 s */
+    struct reading other;
+    assert_int_equal(probe_now(&spec, PROBE_QUICK, &kept.reading, 200, host_now_ns, &other), 0);
+    assert_int_equal(other.health, HEALTH_BUSY);
+    assert_int_equal(asked(), before);
+    struct provider_spec elsewhere = spec;
+    elsewhere.port++;
+    strcat(elsewhere.probe_url, "/x"); /* another server */
+    assert_int_equal(probe_now(&elsewhere, PROBE_QUICK, &kept.reading, 200, host_now_ns, &other),
+                     0);
+    assert_true(asked() > before);
+
+    atomic_store(&waits, false);
+    for (int i = 0; i < 1000 && !probe_recovered(target); i++) {
+        struct pollfd ready = {.fd = http_fd(http), .events = POLLIN};
+        poll(&ready, 1, 10);
+        http_run(http);
+    }
+    int calls = kept.calls;
+    assert_int_equal(probe_start(http, target, PROBE_QUICK, &kept.reading, 10000, keep, &kept), 0);
+    http_drain(http);
+    assert_int_equal(kept.calls, calls + 1);
+    assert_int_equal(kept.reading.health, HEALTH_OK);
+    assert_int_equal(kept.reading.in_flight, 1);
+    assert_true(kept.reading.hung_ns == 0);
+    assert_false(probe_recovered(target));
+    probe_target_destroy(&target);
+    http_close(&http);
+    atomic_store(&is_old, false);
+}
+
+/* Who left a question behind and has ended frees nothing: it counts by time. */
+static void what_was_left_behind_counts_for_60_s(void **state)
+{
+    (void)state;
+    struct provider_spec spec = spec_of("");
+    struct reading reading;
+    atomic_store(&is_old, true);
+    atomic_store(&hangs, true);
+    assert_int_equal(probe_now(&spec, PROBE_QUICK, NULL, 100, host_now_ns, &reading), 0);
+    atomic_store(&hangs, false);
+    int before = asked();
+    assert_int_equal(probe_now(&spec, PROBE_QUICK, &reading, 100, host_now_ns, &reading), 0);
+    assert_int_equal(reading.health, HEALTH_BUSY);
+    assert_int_equal(asked(), before);
+    host_clock_offset(PROBE_UNANSWERED_MS * NS_PER_MS);
+    assert_int_equal(probe_now(&spec, PROBE_QUICK, &reading, 10000, host_now_ns, &reading), 0);
+    host_clock_offset(0);
+    assert_int_equal(reading.health, HEALTH_OK);
+    atomic_store(&is_old, false);
+}
+
+/* A server with many threads is asked again: what was given up is gone there. */
+static void a_new_server_is_asked_again(void **state)
+{
+    (void)state;
+    struct provider_spec spec = spec_of("");
+    struct reading reading;
+    atomic_store(&hangs, true);
+    assert_int_equal(probe_now(&spec, PROBE_QUICK, NULL, 100, host_now_ns, &reading), 0);
+    assert_int_equal(reading.threads, THREADS_MANY);
+    assert_int_equal(reading.health, HEALTH_BUSY);
+    assert_true(reading.hung_ns == 0);
+    atomic_store(&hangs, false);
+    assert_int_equal(probe_now(&spec, PROBE_QUICK, &reading, 10000, host_now_ns, &reading), 0);
+    assert_int_equal(reading.health, HEALTH_OK);
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -345,6 +462,9 @@ int main(void)
         cmocka_unit_test(one_at_a_time),
         cmocka_unit_test(a_callback_may_start_the_next),
         cmocka_unit_test(silence_is_busy_and_counted),
+        cmocka_unit_test(one_question_sits_at_an_old_server),
+        cmocka_unit_test(what_was_left_behind_counts_for_60_s),
+        cmocka_unit_test(a_new_server_is_asked_again),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -5,6 +5,7 @@
 
 #include "tests/lib/bytes.h"
 #include "tests/lib/check.h"
+#include "tests/lib/fake_proc.h"
 
 static const char load_3[] = "{\"server_load\":3}";
 static const char gauges_0[] = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n";
@@ -76,6 +77,8 @@ static const struct bytes_place places_swap[] = {
      .model = "coder"},
 };
 
+static struct engine_memory with_child; /* filled in by load */
+
 static const struct bytes_place places_ollama[] = {
     {.engine = &engine_ollama, .name = ".ps", .path = "/api/ps", .otherwise = 404},
     {.engine = &engine_ollama,
@@ -84,6 +87,12 @@ static const struct bytes_place places_ollama[] = {
      .other = {{"/api/ps", "{\"models\":[]}"}},
      .otherwise = 404,
      .model = "another"},
+    {.engine = &engine_ollama,
+     .name = ".slots",
+     .path = "/slots",
+     .other = {{"/api/ps", "{\"models\":[{\"name\":\"a\"}]}"}},
+     .otherwise = 404,
+     .memory = &with_child},
 };
 static const struct bytes_place places_lmstudio[] = {
     {.engine = &engine_lmstudio, .name = ".models", .path = "/api/v1/models", .otherwise = 404},
@@ -105,7 +114,8 @@ static bool still_counts(const char *body, size_t size)
     return (line_is_whole(body, size, "\n# HELP vllm:num_requests_waiting_by") ||
             line_is_whole(body, size, "\n# HELP vllm:num_requests_swapped") ||
             line_is_whole(body, size, "\n# HELP sglang:gen_throughput") ||
-            line_is_whole(body, size, "\ntgi_batch_current_size"));
+            line_is_whole(body, size, "\ntgi_batch_current_size") ||
+            line_is_whole(body, size, "\ntgi_request_queue_duration_bucket")); /* of a fresh one */
 }
 
 static const struct engine_bodies {
@@ -124,6 +134,7 @@ static const struct engine_bodies {
 };
 #define ENGINES (sizeof engines / sizeof *engines)
 
+static struct fake_proc proc;
 static struct recorded bodies[ENGINES][RECORDED_MAX];
 static size_t counts[ENGINES];
 
@@ -171,6 +182,17 @@ static int load(void **state)
     (void)state;
     for (size_t e = 0; e < ENGINES; e++)
         counts[e] = recorded_load(engines[e].folder, bodies[e]);
+    fake_proc_new(&proc);
+    ollama_proc = proc.path;
+    fake_proc_process(&proc, 501, 1, 51, "llama-server", "--port|1");
+    with_child.ollama.child = (struct ollama_child){.pid = 501, .port = 1, .started = 51};
+    return ollama_child_lives(&with_child.ollama.child) ? 0 : -1;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    fake_proc_free(&proc);
     return 0;
 }
 
@@ -181,5 +203,5 @@ int main(void)
         cmocka_unit_test(no_cut_body_is_free),
         cmocka_unit_test(changed_bodies_do_no_harm),
     };
-    return cmocka_run_group_tests(tests, load, NULL);
+    return cmocka_run_group_tests(tests, load, unload);
 }

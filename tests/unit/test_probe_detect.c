@@ -142,6 +142,8 @@ static const struct kind kinds[] = {
     {"auto", HEALTH_UNKNOWN, "", 200, "{}", {{0}}},
     {"auto", HEALTH_UNKNOWN, "", 200, "[]", {{0}}},
     {"auto", HEALTH_UNKNOWN, "", 200, unexpected, {{0}}},
+    {"auto", HEALTH_UNKNOWN, "", NOT_FOUND, {{"/running", 200, "{\"running\":[1]}"}}},
+    {"auto", HEALTH_UNKNOWN, "", NOT_FOUND, {{"/running", 200, "{\"running\":true}"}}},
     {"auto", HEALTH_UNKNOWN, "", 200, "", {{0}}},
     {"auto", HEALTH_UNKNOWN, "", NOT_FOUND, {{"/v1/models", 200, OWNED("openai")}}},
     {"auto", HEALTH_UNKNOWN, "", 500, "oops", {{0}}},
@@ -307,6 +309,16 @@ static void is_followed(struct http *http, struct probe_target *target, const st
 }
 
 static int restart(void **state);
+
+/* An empty list says little where every path answers so. */
+static void a_parrot_is_no_llama_swap(void **state)
+{
+    (void)state;
+    static const struct kind parrot = {"auto", HEALTH_UNKNOWN, "", 200, "{\"running\":[]}", {{0}}};
+    struct reading reading = look(&parrot, NULL);
+    assert_int_equal(reading.health, HEALTH_UNKNOWN);
+    assert_string_equal(reading.engine, "auto");
+}
 
 /* Whatever follows whatever on the same port is known by the second reading. */
 static void another_engine_is_followed(void **state)
@@ -476,6 +488,7 @@ int main(void)
         cmocka_unit_test_setup(the_reason_is_told, restart),
         cmocka_unit_test_setup(the_order_of_questions_is_safe, restart),
         cmocka_unit_test_setup(what_somebody_found_is_taken_over, restart),
+        cmocka_unit_test_setup(a_parrot_is_no_llama_swap, restart),
         cmocka_unit_test_setup(another_engine_is_followed, restart),
         cmocka_unit_test_setup(a_known_one_is_asked_at_once, restart),
         cmocka_unit_test(a_slow_one_is_found_out_in_parts),

@@ -267,6 +267,69 @@ static void without_slots_metrics_count(void **state)
     assert_int_equal(run.reading.slot_count, 0);
 }
 
+/* Of several tasks of one request each is at work; one that waits for a busy slot takes no other's. */
+static void tasks_are_counted_not_requests(void **state)
+{
+    (void)state;
+    static const char *const versions[] = {"", "b6845/"};
+    for (size_t i = 0; i < 2; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%snp4_promptarray3", versions[i]);
+        struct scene scene = {.prefix = name,
+                              .wants = PROBE_QUICK,
+                              .other = {{"/props", 200, .body = "{\"total_slots\":4}"}}};
+        reads(&scene, HEALTH_OK, SIGNAL_EXACT, 4, 3, -1);
+        assert_int_equal(run.reading.named, 1);
+        snprintf(name, sizeof name, "%snp4_pinned_busy", versions[i]);
+        scene.wants = PROBE_FULL;
+        scene.other[0].body =
+            "{\"total_slots\":4,\"endpoint_slots\":true,\"endpoint_metrics\":true}";
+        reads(&scene, HEALTH_OK, SIGNAL_EXACT, 4, 1, 1);
+        assert_int_equal(run.reading.queue_means_full, 0);
+        assert_int_equal(run.reading.slots[2].busy, 1);
+    }
+}
+
+/* Where nothing else counts: off is told by another status. */
+static void nonsense_for_metrics_is_never_free(void **state)
+{
+    (void)state;
+    static const char *const odd[] = {
+        "",
+        "<html>",
+        "llamacpp:requests_processing 2\n",
+        "llamacpp:requests_processing 2\nllamacpp:requests_def",
+        "llamacpp:requests_processing NaN\nllamacpp:requests_deferred 0\n",
+        "llamacpp:requests_processing -1\nllamacpp:requests_deferred 0\n",
+        "llamacpp:requests_processing 0\nllamacpp:requests_deferred 0",
+    };
+    struct scene scene = {.prefix = "np4_idle",
+                          .other = {{"/props", 200,
+                                     .body = "{\"total_slots\":4,\"endpoint_slots\":false,"
+                                             "\"endpoint_metrics\":true}"},
+                                    {"/metrics", 200}}};
+    for (size_t i = 0; i < 2 * sizeof odd / sizeof *odd; i++) {
+        scene.wants = i % 2 == 0 ? PROBE_QUICK : PROBE_FULL;
+        scene.other[1].body = odd[i / 2];
+        reads(&scene, HEALTH_UNKNOWN, SIGNAL_NONE, 4, -1, -1);
+        assert_non_null(strstr(run.reading.detail, "/metrics"));
+    }
+    scene.other[1].body = "llamacpp:requests_processing 0.5\nllamacpp:requests_deferred 0\n";
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 4, 1, 0);
+    scene = (struct scene){.prefix = "np4_idle",
+                           .other = {{"/props", 200, .body = "{\"total_slots\":2}"},
+                                     {"/slots", 501, .body = "{}"},
+                                     {"/metrics", 501, .body = "{}"},
+                                     {"/health", 200}}};
+    static const char *const health[] = {"{\"slots_idle\":-1,\"slots_processing\":0}",
+                                         "{\"slots_idle\":1}", "[]",
+                                         "{\"slots_idle\":0,\"slots_processing\":0}"};
+    for (size_t i = 0; i < sizeof health / sizeof *health; i++) {
+        scene.other[3].body = health[i];
+        assert_int_equal(play(&scene)->health, HEALTH_UNKNOWN);
+    }
+}
+
 static void a_server_that_does_not_say_is_tried(void **state)
 {
     (void)state;
@@ -398,6 +461,63 @@ static void without_metrics_a_sleeper_is_left_in_peace(void **state)
     scene.last = last_of(HEALTH_OK, 0, 5000);
     scene.wants = PROBE_QUICK;
     reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+}
+
+/* Who could sleep and is of no interest to anybody is asked for nothing that keeps it awake, also
+ * before it was ever seen asleep. What is not asked is no reading to go by. */
+static void of_no_interest_it_is_left_in_peace(void **state)
+{
+    (void)state;
+    struct scene scene = {.prefix = "noflags_idle", .wants = PROBE_IDLE};
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1); /* nothing is known of it so far */
+    scene.last = run.reading;
+    reads(&scene, HEALTH_OK, SIGNAL_NONE, 1, -1, -1);
+    assert_string_equal(asked, "/props");
+    assert_int_equal(run.reading.in_peace, 1);
+    scene.wants = PROBE_FULL;
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+    assert_int_equal(run.reading.in_peace, 0);
+    scene.wants = PROBE_IDLE;
+    scene.last = last_of(HEALTH_OK, 1, 5000);
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+    scene.prefix = "b6845/noflags_idle"; /* knows no sleep */
+    scene.last = last_of(HEALTH_OK, 0, 5000);
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+    scene.prefix = "np1_idle"; /* its metrics keep nobody awake */
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, 0);
+    assert_string_equal(asked, "/props /metrics");
+}
+
+/* A server that is to fall asleep after so many idle seconds, and its agent, for ten minutes. */
+static void sleep_for_10_minutes(const char *awake, ns_t idle_ns)
+{
+    struct scene scene = {.wants = PROBE_IDLE};
+    ns_t idle_since = NOW, asleep_ns = 0;
+    for (ns_t now = NOW; now < NOW + 600 * NS_PER_SEC; now += PROBE_IDLE_MS * NS_PER_MS) {
+        if (asleep_ns == 0 && now - idle_since >= idle_ns)
+            asleep_ns = now;
+        scene.prefix = asleep_ns != 0 ? "asleep" : awake;
+        const struct reading *reading = play(&scene);
+        if (strstr(asked, "/slots") != NULL) {
+            assert_true(asleep_ns == 0); /* it would wake */
+            idle_since = now;
+        }
+        assert_int_equal(reading->health, asleep_ns != 0 ? HEALTH_SLEEPING : HEALTH_OK);
+        scene.last = run.reading;
+        scene.last.sent_ns = scene.last.answered_ns = NOW - PROBE_IDLE_MS * NS_PER_MS;
+        scene.memory = run.memory;
+    }
+    assert_true(asleep_ns != 0 && asleep_ns <= NOW + idle_ns + 10 * NS_PER_SEC);
+}
+
+static void it_falls_asleep_and_stays_so(void **state)
+{
+    (void)state;
+    static const int seconds[] = {1, 4, 6, 8, 30, 120, 300};
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
+        sleep_for_10_minutes("noflags_idle", seconds[i] * NS_PER_SEC);
+        sleep_for_10_minutes("np1_idle", seconds[i] * NS_PER_SEC);
+    }
 }
 
 static void a_reading_s_time_is_the_decisive_question_s(void **state)
@@ -572,6 +692,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_recorded_load_is_read),
+        cmocka_unit_test(tasks_are_counted_not_requests),
+        cmocka_unit_test(nonsense_for_metrics_is_never_free),
         cmocka_unit_test(work_is_named_where_it_is),
         cmocka_unit_test(the_model_is_named),
         cmocka_unit_test(a_loading_server_is_loading),
@@ -585,6 +707,8 @@ int main(void)
         cmocka_unit_test(a_server_that_is_certainly_awake_is_asked_at_once),
         cmocka_unit_test(an_idle_server_is_not_kept_awake),
         cmocka_unit_test(without_metrics_a_sleeper_is_left_in_peace),
+        cmocka_unit_test(of_no_interest_it_is_left_in_peace),
+        cmocka_unit_test(it_falls_asleep_and_stays_so),
         cmocka_unit_test(a_reading_s_time_is_the_decisive_question_s),
         cmocka_unit_test(a_router_wants_a_name),
         cmocka_unit_test(a_router_s_model_is_never_loaded),

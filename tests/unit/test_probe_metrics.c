@@ -62,7 +62,9 @@ static void numbers_may_be_written_in_any_way(void **state)
     assert_int_equal(probe_metric("a 1.8E+01\n", "a"), 18);
     assert_int_equal(probe_metric("a 1900e-2\n", "a"), 19);
     assert_int_equal(probe_metric("a +2\n", "a"), 2);
-    assert_int_equal(probe_metric("a 0.97\n", "a"), 0);
+    assert_int_equal(probe_metric("a 0.97\n", "a"), 1);
+    assert_int_equal(probe_metric("a{x=\"1\"} 0.5\na{x=\"2\"} 0.25\nb 0\n", "a"), 1);
+    assert_int_equal(probe_metric("a 2.01\n", "a"), 3);
     assert_int_equal(probe_metric("a -0.0\n", "a"), 0);
     assert_int_equal(probe_metric("a 1e-400\n", "a"), 0);
 }

@@ -107,6 +107,8 @@ static struct http_server ollama, child;
 static const char *state_now;
 static atomic_bool child_hangs;
 static atomic_int keys_seen;
+static const char *child_says; /* instead of its slots; NULL: those */
+static int child_status;
 
 static const struct recorded *body_of(const char *what)
 {
@@ -126,6 +128,8 @@ static void serve(struct http_server *server, int fd, const char *head)
         atomic_fetch_add(&keys_seen, 1);
     if (server == &child && atomic_load(&child_hangs))
         http_server_hang(fd);
+    else if (server == &child && child_says != NULL)
+        http_server_answer(fd, child_status, child_says, strlen(child_says));
     else if (body == NULL)
         http_server_answer(fd, 404, "404 page not found", 18);
     else
@@ -204,6 +208,38 @@ static void the_child_never_gets_the_key(void **state)
     assert_int_equal(read_now(&spec, 10000).signal, SIGNAL_EXACT);
     assert_int_equal(atomic_load(&keys_seen), 0);
     unlink(path);
+}
+
+/* Only one that has no slots to tell of leaves it to the leases alone. */
+static void nonsense_of_the_child_is_never_free(void **state)
+{
+    (void)state;
+    static const struct {
+        int status;
+        const char *body;
+        enum health health;
+    } cases[] = {
+        {200, "", HEALTH_UNKNOWN},     {200, "<html>", HEALTH_UNKNOWN},
+        {200, "[]", HEALTH_UNKNOWN},   {200, "[{\"id\":0}]", HEALTH_UNKNOWN},
+        {200, "{}", HEALTH_UNKNOWN},   {200, "[{\"is_processing\":false}", HEALTH_UNKNOWN},
+        {500, "{}", HEALTH_UNKNOWN},   {401, "{}", HEALTH_UNKNOWN},
+        {503, "{}", HEALTH_LOADING},   {501, "{}", HEALTH_OK},
+        {404, "not found", HEALTH_OK},
+    };
+    struct provider_spec spec = spec_here("");
+    family();
+    state_now = "idle";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        child_says = cases[i].body;
+        child_status = cases[i].status;
+        struct reading reading = read_now(&spec, 10000);
+        if (reading.health != (int)cases[i].health || reading.in_flight != -1)
+            fail_msg("%d '%s' of the child: %s, %d", cases[i].status, cases[i].body,
+                     health_name((enum health)reading.health), reading.in_flight);
+        assert_int_equal(reading.signal,
+                         cases[i].health == HEALTH_OK ? SIGNAL_INFERRED : SIGNAL_NONE);
+    }
+    child_says = NULL;
 }
 
 static void a_child_in_prefill_is_busy(void **state)
@@ -292,6 +328,7 @@ int main(void)
         cmocka_unit_test(odd_answers_are_never_free),
         cmocka_unit_test(on_this_host_the_child_is_counted),
         cmocka_unit_test(the_child_never_gets_the_key),
+        cmocka_unit_test(nonsense_of_the_child_is_never_free),
         cmocka_unit_test(a_child_in_prefill_is_busy),
         cmocka_unit_test(another_child_is_found),
     };

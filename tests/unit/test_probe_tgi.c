@@ -82,7 +82,12 @@ static void odd_answers_are_never_free(void **state)
         {"/info", 200, "{\"max_concurrent_requests\":0}", HTTP_NONE},
         {"/info", 200, "{\"max_concurrent_requests\":\"1\"}", HTTP_NONE},
         {"/metrics", 200, "<html>", HTTP_NONE},
+        {"/metrics", 200, "", HTTP_NONE},
+        {"/metrics", 200, "# TYPE tgi_queue_size gauge\n", HTTP_NONE},
+        {"/metrics", 200, "tgi_request_count 3\n", HTTP_NONE},
+        {"/metrics", 200, "other 1\n", HTTP_NONE},
         {"/metrics", 200, "tgi_queue_size 0\n", HTTP_NONE},
+        {"/metrics", 200, "tgi_queue_size NaN\ntgi_batch_current_size 0\n", HTTP_NONE},
         {"/metrics", 200, "tgi_queue_size 0\ntgi_batch_current_size -1\n", HTTP_NONE},
         {"/metrics", 200, "tgi_queue_size 0\ntgi_batch_current_size 1", HTTP_NONE},
     };
@@ -90,7 +95,8 @@ static void odd_answers_are_never_free(void **state)
         struct play scene = scene_of("idle");
         scene.other[0] = odd[i];
         const struct reading *reading = play(&scene);
-        if (reading->in_flight != -1 || reading->signal != SIGNAL_NONE)
+        if (reading->in_flight != -1 || reading->signal != SIGNAL_NONE ||
+            reading->health != HEALTH_UNKNOWN)
             fail_msg("%s %s counts", odd[i].path, odd[i].body);
     }
 }

@@ -135,6 +135,23 @@ static void a_waiter_for_an_index_holds_back_only_that_index(void **state)
     (void)any;
 }
 
+/* Asked again before its turn, one who waits for the go stays where it is. */
+static void who_asks_again_passes_nobody(void **state)
+{
+    (void)state;
+    on_counting_server(2);
+    struct lease_id first = granted(acquire()), second = granted(acquire());
+    counts(2);
+    waits(verify(first, .wait_ms = 60000));
+    waits(verify(second, .wait_ms = 60000));
+    struct answer answer = verify(second, .wait_ms = 60000);
+    assert_int_equal(answer.verdict, ANSWER_WAIT);
+    assert_int_equal(answer.reason, REASON_AHEAD);
+    counts(1);
+    is_state(first, DISPATCHED);
+    is_state(second, WAITING);
+}
+
 /* A waiter for any slot is the head for everybody. */
 static void a_waiter_for_any_slot_holds_back_an_index(void **state)
 {
@@ -355,6 +372,7 @@ int main(void)
         cmocka_unit_test(nobody_passes_the_head),
         cmocka_unit_test(waiters_are_served_in_their_order),
         cmocka_unit_test(a_waiter_for_an_index_holds_back_only_that_index),
+        cmocka_unit_test(who_asks_again_passes_nobody),
         cmocka_unit_test(a_waiter_for_any_slot_holds_back_an_index),
         cmocka_unit_test(a_wait_ends),
         cmocka_unit_test(one_who_gives_up_makes_way),

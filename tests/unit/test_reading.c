@@ -128,7 +128,9 @@ static void all_has_names(void **state)
     assert_string_equal(signal_name(SIGNAL_EXACT), "exact");
     assert_string_equal(signal_name(SIGNAL_INFERRED), "inferred");
     assert_string_equal(signal_name(SIGNAL_NONE), "none");
-    assert_string_equal(model_state_name(MODEL_SLEEPING), "sleeping");
+    static const char *const models[] = {"unknown", "loaded", "loading", "unloaded", "sleeping"};
+    for (int i = 0; i <= MODEL_SLEEPING; i++)
+        assert_string_equal(model_state_name((enum model_state)i), models[i]);
     assert_string_equal(model_state_name((enum model_state)99), "unknown");
 }
 

@@ -163,10 +163,14 @@ static void what_moves_a_terminal_becomes_question_marks(void **state)
 static void states_have_names(void **state)
 {
     (void)state;
-    assert_string_equal(record_state_name(RECORD_HELD), "held");
-    assert_string_equal(record_state_name(RECORD_DISPATCHED), "dispatched");
+    static const char *const states[] = {"free", "waiting", "held", "dispatched", "orphan", "gone"};
+    static const char *const ends[] = {"none",    "released", "expired", "lapsed",
+                                       "refused", "gave up",  "forced",  "replaced"};
+    for (int i = 0; i <= RECORD_GONE; i++)
+        assert_string_equal(record_state_name((enum record_state)i), states[i]);
+    for (int i = 0; i <= END_REPLACED; i++)
+        assert_string_equal(record_end_name((enum record_end)i), ends[i]);
     assert_string_equal(record_state_name((enum record_state)99), "unknown");
-    assert_string_equal(record_end_name(END_LAPSED), "lapsed");
     assert_string_equal(record_end_name((enum record_end)99), "unknown");
 }
 

@@ -122,6 +122,25 @@ static void so_is_an_undecided_no(void **state)
     go(verify(b));
 }
 
+/* But who keeps the asker over the pause tells it to nobody. */
+static void a_no_that_was_told_to_nobody_is_decided_anew(void **state)
+{
+    (void)state;
+    on_server(2);
+    struct lease_id a = dispatched("a");
+    after(100);
+    shows(71, 9);
+    after(50);
+    release(a);
+    struct lease_id b = granted(acquire());
+    no(verify(b), REASON_PAUSE);
+    uint64_t id = last_request();
+    broker_unsay(&world.broker, (struct request_id){UINT64_C(0xabcd), id});
+    after(1200);
+    shows_nothing();
+    go(verify(b, .same = id));
+}
+
 static void so_is_a_refused_renewal(void **state)
 {
     (void)state;
@@ -179,6 +198,7 @@ int main(void)
         cmocka_unit_test(a_refusal_is_answered_again_for_5_seconds),
         cmocka_unit_test(so_is_the_no_of_a_verify),
         cmocka_unit_test(so_is_an_undecided_no),
+        cmocka_unit_test(a_no_that_was_told_to_nobody_is_decided_anew),
         cmocka_unit_test(so_is_a_refused_renewal),
         cmocka_unit_test(a_wait_asked_again_is_the_same_wait),
         cmocka_unit_test(the_ring_of_refusals_forgets_the_oldest),

@@ -39,6 +39,9 @@ static void the_log_is_a_ring(void **state)
     assert_int_equal(memory.log[3].seq, LOG_ENTRIES + 3);
     assert_int_equal(memory.log[3].value, LOG_ENTRIES + 2);
     assert_int_equal(memory.log[4].seq, 4);
+    static struct log_entry entries[LOG_ENTRIES];
+    assert_int_equal(table_memory_log(&memory, LOG_ENTRIES, entries), 3);
+    assert_int_equal(entries[2].seq, LOG_ENTRIES + 3);
 }
 
 int main(void)
