@@ -89,7 +89,8 @@ static int answer(struct fake_owner *owner, const struct message *request, struc
 {
     reply->epoch = FAKE_EPOCH;
     reply->state_version = 50 + owner->counter;
-    switch (owner->manner) {
+    int manner = owner->manner; /* clang switches on no atomic */
+    switch (manner) {
     case FAKE_QUEUES:
         if (request->wait_ms > 0)
             return SERVICE_LATER;
