@@ -307,7 +307,7 @@ static void nonsense_for_metrics_is_never_free(void **state)
                           .other = {{"/props", 200,
                                      .body = "{\"total_slots\":4,\"endpoint_slots\":false,"
                                              "\"endpoint_metrics\":true}"},
-                                    {"/metrics", 200}}};
+                                    {"/metrics", 200, .body = ""}}};
     for (size_t i = 0; i < 2 * sizeof odd / sizeof *odd; i++) {
         scene.wants = i % 2 == 0 ? PROBE_QUICK : PROBE_FULL;
         scene.other[1].body = odd[i / 2];
@@ -320,7 +320,7 @@ static void nonsense_for_metrics_is_never_free(void **state)
                            .other = {{"/props", 200, .body = "{\"total_slots\":2}"},
                                      {"/slots", 501, .body = "{}"},
                                      {"/metrics", 501, .body = "{}"},
-                                     {"/health", 200}}};
+                                     {"/health", 200, .body = ""}}};
     static const char *const health[] = {"{\"slots_idle\":-1,\"slots_processing\":0}",
                                          "{\"slots_idle\":1}", "[]",
                                          "{\"slots_idle\":0,\"slots_processing\":0}"};
