@@ -127,9 +127,11 @@ static bool lacks_work(const struct book *book, const struct record *record, ns_
 }
 
 /* Whoever gave a lease back said that its work is over. What goes by its name and is at work still
- * was taken for it by mistake, and is another's that had been dispatched by then: the lease sent
- * nothing, or its work was over before a reading could show it, or two were mixed up. */
-static void correct_names(struct book *book, const struct reading *reading)
+ * was taken for it by mistake, and is another's that had been dispatched by then, or by when the last
+ * reading, which had it too, was answered: the lease sent nothing, or its work was over before a reading
+ * could show it, or two were mixed up. */
+static void correct_names(struct book *book, const struct reading *before,
+                          const struct reading *reading)
 {
     for (int32_t slot = 0; slot < reading->slot_count; slot++) {
         const struct reading_slot *now = &reading->slots[slot];
@@ -138,7 +140,12 @@ static void correct_names(struct book *book, const struct reading *reading)
         if (!oldest(book, lacks_work, reading->sent_ns))
             return;
         const struct record *former = former_owner(book, now->task, reading->sent_ns);
-        struct record *record = former ? oldest(book, lacks_work, former->ended_ns) : NULL;
+        if (!former)
+            continue;
+        ns_t by_then = former->ended_ns;
+        if (by_then < before->answered_ns)
+            by_then = before->answered_ns;
+        struct record *record = oldest(book, lacks_work, by_then);
         if (record && !is_carried(book, now->task))
             arrive(book, record, now->task);
     }
@@ -164,7 +171,7 @@ static int32_t next_arrival(const struct reading *before, const struct reading *
 static void attribute_names(struct book *book, const struct reading *before,
                             const struct reading *reading)
 {
-    correct_names(book, reading);
+    correct_names(book, before, reading);
     int32_t slot, task = -1;
     while ((slot = next_arrival(before, reading, task)) >= 0) {
         task = reading->slots[slot].task;

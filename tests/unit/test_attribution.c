@@ -247,6 +247,31 @@ static void work_given_back_while_it_is_first_read_is_no_strangers(void **state)
     }
 }
 
+/* The next lease began where the last one ended, all while a reading was under way: the name in it may be either's.
+ * Whoever gave back has no work, so what is still at work at the next reading is the other's. */
+static void a_name_is_not_kept_for_who_gave_back_before_it_began(void **state)
+{
+    (void)state;
+    on_server(4);
+    struct lease_id a = dispatched("a");
+    after(20);
+    shows_nothing(); /* young enough for b's go */
+    struct reading *reading = named_reading(1, (int32_t[]){71});
+    reading->sent_ns = world.now;
+    after(1);
+    release(a);
+    after(1);
+    struct lease_id b = dispatched("b");
+    after(1);
+    reading->answered_ns = world.now;
+    take(reading);
+    after(20);
+    shows(71);
+    assert_int_equal(seen(b), 1);
+    assert_int_equal(world.book.sight.strangers, 0);
+    assert_int_equal(tally_now().busy, 1);
+}
+
 /* ---- settling ----------------------------------------------------------------------------------- */
 
 static void time_makes_a_lease_seen(void **state)
@@ -428,6 +453,7 @@ int main(void)
         cmocka_unit_test(work_that_outlives_a_lease_was_anothers),
         cmocka_unit_test(abandoned_work_becomes_nobodys),
         cmocka_unit_test(work_given_back_while_it_is_first_read_is_no_strangers),
+        cmocka_unit_test(a_name_is_not_kept_for_who_gave_back_before_it_began),
         cmocka_unit_test(time_makes_a_lease_seen),
         cmocka_unit_test(time_alone_makes_no_lease_seen),
         cmocka_unit_test(settling_stands_still_while_the_model_loads),
