@@ -16,6 +16,7 @@
 #include "agent/keeper.h"
 #include "agent/remote.h"
 #include "broker/host_fork.h"
+#include "broker/host_guard.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -173,7 +174,9 @@ int lease_agent_open(const struct lease_options *given, lease_agent_t **agent, c
     if (!self)
         return LEASE_ENOMEM;
     set_names(self, options);
-    int result = remote_open(self, options->peers, options->peer_count, error, error_size);
+    int result = self->flags & LEASE_OPEN_GUARD ? host_guard_install() : 0;
+    if (result == 0)
+        result = remote_open(self, options->peers, options->peer_count, error, error_size);
     if (result == 0)
         result = declare_all(self, options, error, error_size);
     if (result == 0)

@@ -13,6 +13,7 @@
 #include "agent/keeper.h"
 #include "agent/remote.h"
 #include "broker/host_clock.h"
+#include "broker/host_guard.h"
 
 #define LOOK_MS 250 /* between two looks at the books of our leases */
 
@@ -44,7 +45,7 @@ static void close_watch(struct lease_agent *agent)
 static int keeper_start(struct lease_agent *agent)
 {
     sigset_t all, before;
-    sigfillset(&all);
+    host_guard_mask(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     agent->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     agent->watch_fd = agent->wake_fd < 0 ? -1 : book_watch_open();

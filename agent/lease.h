@@ -33,8 +33,9 @@
  * CAVEATS
  *   After fork() the child may not use the handle: every call returns LEASE_EFORK, also close
  *   frees nothing there. Open a new one. posix_spawn and exec are fine: no descriptor is
- *   inherited. The library installs no signal handler, prints nothing, registers nothing at exit;
- *   its threads block all signals. The runtime directory must be local: network file systems are
+ *   inherited. The library installs no signal handler unless told to, prints nothing, registers
+ *   nothing at exit; its threads block all signals. A file of the runtime directory that somebody
+ *   cuts short just while it is looked at is SIGBUS, which only LEASE_OPEN_GUARD survives. The runtime directory must be local: network file systems are
  *   refused. A stopped machine's leases lapse: times run on through suspend.
  *
  * THREADS
@@ -86,6 +87,8 @@ enum lease_open_flags {
     LEASE_OPEN_PROCESS = 1 << 1, /* only the process tier: use no runtime directory */
     LEASE_OPEN_DAEMON = 1 << 2,  /* speak, and refuse to run beside another daemon */
     LEASE_OPEN_FLEET = 1 << 3,   /* open what the fleet needs although nobody is named yet */
+    LEASE_OPEN_GUARD = 1 << 4,   /* install a handler for SIGBUS, once a process: see CAVEATS. It is
+                                  * never removed, and passes on what is not about our files */
 };
 
 struct lease_options {

@@ -524,7 +524,7 @@ struct host_words *provider_words(struct provider *provider)
 {
     pthread_mutex_lock(&provider->mutex);
     struct host_words *words = provider->words;
-    if (provider->reach == LEASE_REACH_HOST && !host_lock_is_whole(&provider->host.lock))
+    if (provider->reach == LEASE_REACH_HOST && !host_table_is_whole(&provider->host))
         words = &provider->own_words;
     pthread_mutex_unlock(&provider->mutex);
     return words;

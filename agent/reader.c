@@ -11,6 +11,7 @@
 #include "broker/attribution.h"
 #include "broker/host_beat.h"
 #include "broker/host_clock.h"
+#include "broker/host_guard.h"
 #include "broker/host_wait.h"
 
 #define SPEAKER_GRACE_MS     60
@@ -178,8 +179,8 @@ static void *run_errand(void *arg)
 static void start_errand(struct errand *errand)
 {
     sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
+    host_guard_mask(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     errand->runs = pthread_create(&errand->thread, NULL, run_errand, errand) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

@@ -16,6 +16,7 @@
 #include "agent/speaker_fleet.h"
 #include "broker/host_clock.h"
 #include "broker/host_epoch.h"
+#include "broker/host_guard.h"
 #include "broker/host_random.h"
 
 #define BEAT_NS       NS_PER_SEC
@@ -309,7 +310,7 @@ static struct speaker *new_speaker(struct lease_agent *agent)
 static int start_threads(struct speaker *speaker)
 {
     sigset_t all, before;
-    sigfillset(&all);
+    host_guard_mask(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&speaker->thread, NULL, run, speaker) == 0 ? 0 : LEASE_ENOMEM;
     if (error == 0)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "broker/error.h"
+#include "broker/host_guard.h"
 #include "broker/host_process.h"
 
 #define OPEN_BUDGET_MS 100 /* for the initialising of a new book by somebody else */
@@ -172,6 +173,8 @@ static int begin(struct table *base, struct book *book, int64_t budget_ms)
         error = load(table, book);
         table->writes = error < 0 ? 0 : writes;
     }
+    if (host_guard_was_hit(table->guard))
+        error = LEASE_EDAMAGED; /* what was read may be zeros, and what is written nobody sees */
     if (error < 0)
         host_lock_release(&table->lock);
     return error;
@@ -188,9 +191,10 @@ static int look(struct table *base, struct book *book)
     if ((uint64_t)status.st_size < sizeof(struct host_file))
         return LEASE_EDAMAGED;
     if (atomic_load_explicit(&table->file->header.writes, memory_order_acquire) == table->writes)
-        return 0;
+        return host_guard_was_hit(table->guard) ? LEASE_EDAMAGED : 0;
     table->writes = 0;
-    return load(table, book);
+    int error = load(table, book);
+    return host_guard_was_hit(table->guard) ? LEASE_EDAMAGED : error;
 }
 
 static void write_log(struct host_file *file, const struct effects *effects, ns_t now)
@@ -304,6 +308,7 @@ static int map_file(struct host_table *table, int dir_fd, const char *name)
     if (at == MAP_FAILED)
         return LEASE_ENOMEM;
     table->file = at;
+    table->guard = host_guard_add(at, sizeof(struct host_file));
     return 0;
 }
 
@@ -463,13 +468,20 @@ struct host_file *host_table_detach(struct host_table *table)
 
 void host_table_unmap(struct host_file *file)
 {
-    if (file)
-        munmap(file, sizeof *file);
+    if (!file)
+        return;
+    host_guard_drop(file);
+    munmap(file, sizeof *file);
 }
 
 void host_table_close(struct host_table *table)
 {
     host_table_unmap(host_table_detach(table));
+}
+
+bool host_table_is_whole(const struct host_table *table)
+{
+    return host_lock_is_whole(&table->lock) && !host_guard_was_hit(table->guard);
 }
 
 bool host_table_is_open(const struct host_table *table)
@@ -479,7 +491,7 @@ bool host_table_is_open(const struct host_table *table)
 
 uint64_t host_table_version(const struct host_table *table)
 {
-    if (!host_lock_is_whole(&table->lock))
+    if (!host_table_is_whole(table))
         return table->writes;
     return atomic_load_explicit(&table->file->header.writes, memory_order_relaxed);
 }
@@ -513,7 +525,7 @@ struct host_words *host_table_words(struct host_table *table)
 uint32_t host_table_log(const struct host_table *table, uint64_t after, struct log_entry *entries)
 {
     const struct host_file *file = table->file;
-    if (!host_lock_is_whole(&table->lock))
+    if (!host_table_is_whole(table))
         return 0;
     uint64_t last = atomic_load_explicit(&file->header.log_seq, memory_order_acquire);
     return log_copy(file->log, last, after, entries);

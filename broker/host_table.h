@@ -14,6 +14,7 @@ struct host_table {
     struct table table;
     struct host_lock lock;
     struct host_file *file; /* mapped; NULL: closed */
+    int guard;              /* of the mapping: host_guard.h */
     uint64_t writes;        /* of the file, when the book was last brought up to date; 0: never */
     uint64_t head_selector, sight_selector;
     uint64_t floor_selectors[FLOORS_MAX];
@@ -55,6 +56,10 @@ struct host_file *host_table_detach(struct host_table *table);
 void host_table_unmap(struct host_file *file);
 
 bool host_table_is_open(const struct host_table *table);
+
+/* The file is as long as it should be and what is mapped is the file: what is read through the table
+ * is what others write. Cheap, and true only for the moment. */
+bool host_table_is_whole(const struct host_table *table);
 
 /* Grows with every commit, by whatever process. */
 uint64_t host_table_version(const struct host_table *table);

@@ -224,6 +224,6 @@ void wishes_options(const struct wishes *wishes, struct lease_options *options)
         .relay = wishes->relay,
         .advertise = wishes->advertise,
         .insecure = wishes->insecure,
-        .flags = LEASE_OPEN_DAEMON | (wishes->beacon ? LEASE_OPEN_FLEET : 0),
+        .flags = LEASE_OPEN_DAEMON | LEASE_OPEN_GUARD | (wishes->beacon ? LEASE_OPEN_FLEET : 0),
     };
 }

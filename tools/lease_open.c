@@ -79,7 +79,7 @@ int cli_open_agent(struct cli *cli, const char *label, char *error, size_t size)
         .provider_count = cli_providers(cli, providers),
         .peers = peers,
         .peer_count = cli_peers(cli, peers),
-        .flags = LEASE_OPEN_CLIENT,
+        .flags = LEASE_OPEN_CLIENT | LEASE_OPEN_GUARD,
     };
     error[0] = '\0';
     int rc = lease_agent_open(&options, &cli->agent, error, size);

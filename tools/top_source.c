@@ -12,6 +12,7 @@
 #include "agent/agent.h"
 #include "broker/host_beat.h"
 #include "broker/host_clock.h"
+#include "broker/host_guard.h"
 #include "broker/host_wait.h"
 #include "broker/host_words.h"
 #include "tools/lease_cli.h"
@@ -224,7 +225,7 @@ int top_source_follow(struct top_source *source, _Atomic int64_t *delay_ms)
     source->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (source->event_fd < 0)
         return -1;
-    sigfillset(&all);
+    host_guard_mask(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     source->runs = pthread_create(&source->thread, NULL, follow, source) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

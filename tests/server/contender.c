@@ -82,7 +82,7 @@ int main(int argc, char **argv)
                                     .label = "contender",
                                     .providers = providers,
                                     .provider_count = 1,
-                                    .flags = LEASE_OPEN_CLIENT};
+                                    .flags = LEASE_OPEN_CLIENT | LEASE_OPEN_GUARD};
     struct result result = {0};
     lease_agent_t *agent;
     char error[256];

@@ -14,6 +14,7 @@
 
 #include "broker/error.h"
 #include "broker/host_clock.h"
+#include "broker/host_guard.h"
 #include "broker/host_table.h"
 #include "tests/lib/temp_dir.h"
 
@@ -406,6 +407,28 @@ static void a_book_cut_short_is_refused_at_the_next_lock(void **state)
     assert_int_equal(open_seat(room, room->b, true), LEASE_EDAMAGED);
 }
 
+/* Cut behind the look at its size, which is once in a tick of the clock: what is read then is no book. */
+static void a_book_cut_short_under_who_uses_it_is_damaged(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(host_guard_install(), 0);
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    acquire(room->a);
+    assert_true(host_table_is_whole(&room->a->table));
+    int fd = openat(room->dir, "z4.v1.book", O_RDWR | O_CLOEXEC);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(ftruncate(fd, sizeof(struct host_file)), 0);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(atomic_load(&host_table_words(&room->a->table)->change), 0); /* the touch */
+    assert_int_equal(ftruncate(fd, sizeof(struct host_file)), 0);
+    close(fd);
+    /* the size is right again, and the file is not what is mapped */
+    assert_false(host_table_is_whole(&room->a->table));
+    assert_int_equal(table_look(&room->a->table.table, &room->a->book), LEASE_EDAMAGED);
+    assert_int_equal(table_begin(&room->a->table.table, &room->a->book, 100), LEASE_EDAMAGED);
+    assert_false(host_lock_held(&room->a->table.lock));
+}
+
 /* Every word of a record's cell spoilt in turn: the record is passed over, or read from the copy
  * that is whole; what is read is valid. */
 static void a_spoilt_record_is_never_believed(void **state)
@@ -600,6 +623,7 @@ int main(void)
         TEST(a_book_of_another_build_is_refused),
         TEST(a_book_of_another_provider_is_refused),
         TEST(a_book_cut_short_is_refused_at_the_next_lock),
+        TEST(a_book_cut_short_under_who_uses_it_is_damaged),
         TEST(a_spoilt_record_is_never_believed),
         TEST(a_sealed_record_out_of_bounds_is_never_believed),
         TEST(a_spoilt_head_is_refused),
