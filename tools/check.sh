@@ -61,13 +61,14 @@ show_failures()
     done
 }
 
-# tests FOLDER OPTION...: ctest; skipped are whole tests (exit code 77) and single cases of cmocka
+# tests FOLDER OPTION...: ctest, which counts half cores (tests/CMakeLists.txt); skipped are whole tests
+# (exit code 77) and single cases of cmocka
 tests()
 {
     local folder=$1 report=$PWD/$1/report.xml log=$PWD/$1/tests.log rc all bad not cases
     shift
     rm -f "$report"
-    ctest --test-dir "$folder" -j "$jobs" -V --output-junit "$report" "$@" >"$log" 2>&1 </dev/null
+    ctest --test-dir "$folder" -j $((2 * jobs)) -V --output-junit "$report" "$@" >"$log" 2>&1 </dev/null
     rc=$?
     all=$(number tests "$report") bad=$(number failures "$report") not=$(number skipped "$report")
     if [ -z "$all" ] || [ "$all" = 0 ]; then
