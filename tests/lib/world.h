@@ -47,7 +47,8 @@ struct ask {
     uint64_t same; /* a request id to use again, 0: a new one */
     struct lease_id former;
     const char *label;
-    ns_t asked_ns; /* 0: now */
+    ns_t asked_ns;     /* 0: now */
+    bool at_no_moment; /* as a client acquires: it says not since when */
 };
 
 static inline int32_t slot(int32_t index)
@@ -216,7 +217,9 @@ static inline struct answer ask(enum verb verb, struct lease_id lease, const str
         .slot = ask->index - 1,
         .ttl_ms = ask->ttl_ms,
         .wait_ms = ask->wait_ms,
-        .asked_ns = ask->asked_ns ? ask->asked_ns : world.now + 1,
+        .asked_ns = ask->at_no_moment ? 0
+                    : ask->asked_ns   ? ask->asked_ns
+                                      : world.now + 1,
         .holder = {.pid = 4242, .local = 1},
     };
     text_copy(request.holder.host, sizeof request.holder.host, "m5");

@@ -318,6 +318,25 @@ static void time_alone_makes_no_lease_seen(void **state)
     assert_int_equal(tally_now().busy, 2);
 }
 
+/* Who asks since no moment in particular wants to know how it is now: strangers may be gone. */
+static void a_refusal_stands_on_no_old_reading(void **state)
+{
+    (void)state;
+    on_counting_server(2);
+    counts(1);
+    after(PAUSE_MS + 1); /* a stranger: the server was left alone for a while */
+    counts(1);
+    dispatched("a");
+    assert_int_equal(acquire(.at_no_moment = true).verdict, ANSWER_NO);
+    after(MAX_AGE_MS + 1);
+    assert_int_equal(acquire(.at_no_moment = true).verdict, ANSWER_UNREAD);
+    counts(0);
+    assert_int_equal(acquire(.at_no_moment = true).verdict, ANSWER_GRANTED);
+    after(MAX_AGE_MS + 1);
+    assert_int_equal(acquire(.at_no_moment = true).verdict,
+                     ANSWER_NO); /* by leases: no reading would help */
+}
+
 /* A model may take minutes to load. */
 static void settling_stands_still_while_the_model_loads(void **state)
 {
@@ -456,6 +475,7 @@ int main(void)
         cmocka_unit_test(a_name_is_not_kept_for_who_gave_back_before_it_began),
         cmocka_unit_test(time_makes_a_lease_seen),
         cmocka_unit_test(time_alone_makes_no_lease_seen),
+        cmocka_unit_test(a_refusal_stands_on_no_old_reading),
         cmocka_unit_test(settling_stands_still_while_the_model_loads),
         cmocka_unit_test(work_first_read_after_settling_is_the_leases),
         cmocka_unit_test(a_ghost_is_who_has_no_work),
