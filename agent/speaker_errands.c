@@ -8,10 +8,12 @@
 #include "agent/speaker_fleet.h"
 #include "broker/host_clock.h"
 
-#define ANSWER_NS (NS_PER_SEC)      /* how long an answer is waited for */
-#define OWE_NS    (NS_PER_SEC)      /* between two tries to tell an owner */
-#define LOOK_NS   (100 * NS_PER_MS) /* an asker is to be looked at so often */
-#define TRIES_MAX 3                 /* of a state whose version changed while it was fetched */
+#define ANSWER_NS (NS_PER_SEC)                 /* how long an answer is waited for */
+#define OWE_NS    (NS_PER_SEC)                 /* between two tries to tell an owner */
+#define LOOK_NS   (100 * NS_PER_MS)            /* an asker is to be looked at so often */
+#define EYES_NS   (NS_PER_SEC / 2)             /* so often it is seen to who looks here */
+#define TELL_NS   (WATCHED_MS * NS_PER_MS / 2) /* between two times that an owner is told */
+#define TRIES_MAX 3 /* of a state whose version changed while it was fetched */
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
@@ -53,17 +55,18 @@ static bool send_errand(struct room *room, struct errand *errand)
     static const enum message_op ops[] = {[ERRAND_HELLO] = MESSAGE_HELLO,
                                           [ERRAND_LIST] = MESSAGE_FETCH,
                                           [ERRAND_STATE] = MESSAGE_FETCH,
-                                          [ERRAND_OBLIGATION] = MESSAGE_RELEASE};
+                                          [ERRAND_OBLIGATION] = MESSAGE_RELEASE,
+                                          [ERRAND_LOOK] = MESSAGE_READ};
     bool renews = errand->kind == ERRAND_OBLIGATION &&
                   room->obligations[errand->obligation].what == OWED_RENEWAL;
     struct message *request = begin_request(room, renews ? MESSAGE_RENEW : ops[errand->kind]);
     bool good = true;
     if (errand->kind == ERRAND_HELLO)
         good = fill_hello(room, request);
-    if (errand->kind == ERRAND_STATE) {
+    if (errand->kind == ERRAND_STATE || errand->kind == ERRAND_LOOK)
         snprintf(request->provider, sizeof request->provider, "%s", errand->provider);
+    if (errand->kind == ERRAND_STATE)
         request->part = errand->part;
-    }
     if (errand->kind == ERRAND_OBLIGATION)
         good = fill_obligation(room, errand, request);
     errand->deadline_ns = host_now_ns() + ANSWER_NS;
@@ -194,6 +197,7 @@ static bool take_reply(struct room *room, struct errand *errand, const struct me
     case ERRAND_LIST: take_list(room, reply); return false;
     case ERRAND_STATE: return take_state(room, errand, reply);
     case ERRAND_OBLIGATION: take_obligation(room, errand, reply); return false;
+    case ERRAND_LOOK: /* what it reads it publishes */
     case ERRAND_NONE: return false;
     }
     return false;
@@ -281,6 +285,30 @@ static bool next_obligation(struct room *room, struct errand *errand, ns_t now)
     return false;
 }
 
+/* Who looks here at a provider of another host wants to see what is, as one who looks there does: its
+ * owner is told, since it leaves alone what nobody looks at. */
+static bool next_look(struct room *room, struct errand *errand, ns_t now)
+{
+    if (now < room->lookers_ns)
+        return false;
+    for (uint32_t i = 0; i < room->voice_count; i++) {
+        struct voice *voice = &room->voices[i];
+        if (voice->ours || now - voice->looked_ns < TELL_NS || voice->owner >= FLEET_PEERS_MAX ||
+            !host_words_are_watched(provider_words(voice->provider), now))
+            continue;
+        const char *name = voice->provider->name, *endpoint = endpoint_of_owner(room, name, now);
+        if (!endpoint[0])
+            continue;
+        voice->looked_ns = now;
+        errand->kind = ERRAND_LOOK;
+        snprintf(errand->provider, sizeof errand->provider, "%s", name);
+        snprintf(errand->endpoint, sizeof errand->endpoint, "%s", endpoint);
+        return true;
+    }
+    room->lookers_ns = now + EYES_NS;
+    return false;
+}
+
 static bool next_errand(struct room *room, struct errand *errand, ns_t now)
 {
     struct gap gap;
@@ -296,7 +324,7 @@ static bool next_errand(struct room *room, struct errand *errand, ns_t now)
     } else if (peers_next_list(room, now, &errand->peer)) {
         errand->kind = ERRAND_LIST;
     } else {
-        return false;
+        return next_look(room, errand, now);
     }
     snprintf(errand->endpoint, sizeof errand->endpoint, "%s",
              room->fleet->peers[errand->peer].endpoint);

@@ -63,6 +63,7 @@ struct voice {
     struct claimed *claimed;
     uint32_t claimed_count, claimed_room;
     ns_t claims_ns; /* when leases are looked at again that are still to be refreshed */
+    ns_t looked_ns; /* when its owner was last told that somebody here looks */
 };
 
 /* What we do about a peer, by its index in the fleet. */
@@ -111,7 +112,14 @@ struct obligation {
     ns_t until_ns, next_ns;
 };
 
-enum errand_kind { ERRAND_NONE, ERRAND_HELLO, ERRAND_LIST, ERRAND_STATE, ERRAND_OBLIGATION };
+enum errand_kind {
+    ERRAND_NONE,
+    ERRAND_HELLO,
+    ERRAND_LIST,
+    ERRAND_STATE,
+    ERRAND_OBLIGATION,
+    ERRAND_LOOK
+};
 
 struct errand {
     enum errand_kind kind;
@@ -163,6 +171,7 @@ struct room {
     struct obligation obligations[ROOM_OBLIGATIONS];
     struct errand errands[ROOM_ERRANDS];
     ns_t list_ns, list_wait_ns;
+    ns_t lookers_ns; /* when it is next seen to who looks here at what others own */
     struct asked *asked;
     uint32_t asked_count;
     ns_t asked_ns; /* when one of them is to be looked at */

@@ -11,8 +11,7 @@
 #define TICK_NS          (NS_PER_SEC / 2) /* between two sweeps of a book */
 #define PARKED_MS        20               /* a reading waits this long for a locked book */
 #define PROBER_LIMIT_MS  (PROBE_MS + 250)
-#define WATCHED_MS       5000 /* somebody looked no longer ago: read more often */
-#define UNANSWERED_SLOWS 2    /* so many hung probes, and the server is asked less often */
+#define UNANSWERED_SLOWS 2 /* so many hung probes, and the server is asked less often */
 
 static struct host_words *words_of(const struct prober *prober)
 {
@@ -119,8 +118,7 @@ static const struct probe_plan *plan_of(struct prober *prober, ns_t now)
 {
     struct probe_plan *plan = &prober->plan;
     struct host_words *words = words_of(prober);
-    ns_t watched = atomic_load_explicit(&words->watched_ns, memory_order_relaxed);
-    bool is_watched = watched != 0 && now - watched < WATCHED_MS * NS_PER_MS;
+    bool is_watched = host_words_are_watched(words, now);
     uint32_t change = atomic_load_explicit(&words->change, memory_order_acquire) & ~1u;
     if (plan->made_ns != 0 && now - plan->made_ns < TICK_NS && plan->change == change &&
         plan->watched == is_watched)

@@ -26,12 +26,13 @@ static void fill_state(const struct speaker *speaker, struct message *reply)
                  speaker->probers[i]->provider->name);
 }
 
+/* As for who looks at home: often enough, and no more often however many ask. */
 static int answer_read(struct speaker *speaker, const struct message *request)
 {
     for (uint32_t i = 0; i < speaker->prober_count; i++) {
         struct provider *provider = speaker->probers[i]->provider;
         if (strcmp(provider->name, request->provider) == 0) {
-            host_words_demand(provider_words(provider));
+            host_words_watch(provider_words(provider), host_now_ns());
             return 0;
         }
     }

@@ -449,8 +449,7 @@ static int fill_fleet(struct lease_agent *agent, const struct routes *routes,
         group_look(provider);
         pthread_mutex_lock(&provider->mutex);
         if (provider_look(provider) == 0)
-            atomic_store_explicit(&provider->words->watched_ns, host_now_ns(),
-                                  memory_order_relaxed);
+            host_words_watch(provider->words, host_now_ns());
         struct whose whose;
         tell_whose(provider, routes, joined, &whose);
         error = fill_view(fleet, &fleet->providers[fleet->provider_count], provider, &whose);

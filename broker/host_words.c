@@ -59,6 +59,17 @@ void host_words_demand(struct host_words *words)
     host_wake(&words->demand, HOST_WAIT_ANY);
 }
 
+void host_words_watch(struct host_words *words, ns_t now)
+{
+    atomic_store_explicit(&words->watched_ns, now, memory_order_relaxed);
+}
+
+bool host_words_are_watched(const struct host_words *words, ns_t now)
+{
+    ns_t watched = atomic_load_explicit(&words->watched_ns, memory_order_relaxed);
+    return watched != 0 && now - watched < WATCHED_MS * NS_PER_MS;
+}
+
 static uint32_t ms_of(ns_t ns)
 {
     return (uint32_t)((uint64_t)ns / (uint64_t)NS_PER_MS);

@@ -62,6 +62,11 @@ bool host_words_arm(struct host_words *words, uint32_t seen, uint32_t *armed);
 /* A reading is wanted. */
 void host_words_demand(struct host_words *words);
 
+/* Somebody looks at this book, as people do, or did lately. */
+#define WATCHED_MS 5000
+void host_words_watch(struct host_words *words, ns_t now);
+bool host_words_are_watched(const struct host_words *words, ns_t now);
+
 /* Takes the office of prober for process `pid`, where nobody holds it, its holder is dead, or it
  * has been at it for longer than limit_ns. */
 bool host_words_take_probe(struct host_words *words, uint32_t pid, ns_t now, ns_t limit_ns);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "tests/lib/client.h"
 #include "tests/lib/fleet_stage.h"
 #include "tests/lib/slotserver.h"
 
@@ -400,6 +401,42 @@ static void test_a_server_is_read_where_it_is_known(void **state)
     lease_agent_close(&knowing);
 }
 
+static void await_strangers(const char *provider, int64_t wanted)
+{
+    int64_t end = test_now_ns() + stage_patience(10000) * 1000000;
+    struct lease_view view = {.strangers = -1};
+    while (!stage_look(agent, provider, &view) || view.strangers != wanted) {
+        if (test_now_ns() > end)
+            fail_msg("%s: %lld strangers, %s", provider, (long long)view.strangers, view.detail);
+        client_pause_ms(50);
+    }
+}
+
+/* Its owner leaves an idle server alone, so that it can fall asleep, as long as nobody looks: not at home, and
+ * not here. */
+static void test_who_looks_from_afar_is_shown_strangers(void **state)
+{
+    (void)state;
+    char owns[128];
+    struct slotserver_options options;
+    slotserver_defaults(&options);
+    options.slots = 2;
+    options.tps = 10;
+    struct slotserver *server = slotserver_start(&options);
+    assert_non_null(server);
+    unsigned port = slotserver_port(server);
+    snprintf(owns, sizeof owns, "srv=llama.cpp+http://127.0.0.1:%u,own=yes", port);
+    fleet_add("s1", owns, z4);
+    fleet_await_owner(lap, "srv", "s1", "live");
+    int work = client_begin(port, "/completion", "{\"prompt\":\"a\",\"n_predict\":600}");
+    await_strangers("srv", 1);
+    client_leave(work);
+    await_strangers("srv", 0);
+    unsigned long asked = slotserver_asked(server, "/slots");
+    assert_in_range(asked, 2, 30); /* as often as for who looks at home */
+    slotserver_stop(server);
+}
+
 /* ---- a host that has only been told of a peer ------------------------------------------------ */
 
 static void test_only_a_peer_is_known(void **state)
@@ -431,10 +468,15 @@ static void test_only_a_peer_is_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        played(test_a_lease_is_seen_by_all),       played(test_two_slots_are_two),
-        played(test_the_next_candidate_has_room),  played(test_waits_in_the_owners_queue),
-        played(test_it_lives_by_renewal),          played(test_a_holder_dies),
-        played(test_an_owner_dies_and_comes_back), played(test_a_server_is_read_where_it_is_known),
+        played(test_a_lease_is_seen_by_all),
+        played(test_two_slots_are_two),
+        played(test_the_next_candidate_has_room),
+        played(test_waits_in_the_owners_queue),
+        played(test_it_lives_by_renewal),
+        played(test_a_holder_dies),
+        played(test_an_owner_dies_and_comes_back),
+        played(test_a_server_is_read_where_it_is_known),
+        played(test_who_looks_from_afar_is_shown_strangers),
         played(test_only_a_peer_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,6 +160,17 @@ static void one_at_a_time_holds_the_office(void **state)
     assert_int_equal(takers_most, 1);
 }
 
+static void who_looked_is_forgotten_after_a_while(void **state)
+{
+    (void)state;
+    const ns_t then = 1000 * NS_PER_SEC;
+    assert_false(host_words_are_watched(&words, then));
+    host_words_watch(&words, then);
+    assert_true(host_words_are_watched(&words, then));
+    assert_true(host_words_are_watched(&words, then + WATCHED_MS * NS_PER_MS - 1));
+    assert_false(host_words_are_watched(&words, then + WATCHED_MS * NS_PER_MS));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +183,7 @@ int main(void)
         cmocka_unit_test_setup(an_earlier_look_at_the_clock_takes_nothing, setup),
         cmocka_unit_test_setup(one_at_a_time_holds_the_office, setup),
         cmocka_unit_test_setup(who_takes_too_long_or_is_dead_loses_the_office, setup),
+        cmocka_unit_test_setup(who_looked_is_forgotten_after_a_while, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
