@@ -67,7 +67,7 @@ END {
         columns * cell + 20, (NR + 1) * line + 4
     printf "font-family=\"Menlo,Consolas,DejaVu Sans Mono,monospace\" font-size=\"14\" "
     printf "xml:space=\"preserve\" role=\"img\">\n"
-    print "<title>leasetop on a fleet of four servers</title>"
+    print "<title>leasetop on a laptop, over a fleet of three hosts</title>"
     print "<rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"#1e2127\"/>"
     printf "%s</svg>\n", out
 }
