@@ -16,6 +16,7 @@
 
 #define FILE_BYTES_MAX (4u << 20)
 #define LOST_NS        (60 * NS_PER_SEC)
+#define TOLD_NS        (2 * NS_PER_SEC) /* a file that is not older is of a speaker that lives */
 #define SILENT_NS      (INT64_C(1) * FLEET_SILENT_BEATS * FLEET_BEAT_MS * NS_PER_MS)
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -74,6 +75,7 @@ static int read_object(json_t *object, struct routes *routes)
     copy_string(object, "endpoint", routes->endpoint, sizeof routes->endpoint);
     copy_string(object, "publish", routes->publish, sizeof routes->publish);
     copy_string(object, "warning", routes->warning, sizeof routes->warning);
+    routes->written_ns = number(object, "written_ns");
     json_array_foreach(peers, i, entry)
     {
         bool room = routes->peer_count < ROUTES_PEERS_MAX;
@@ -84,6 +86,10 @@ static int read_object(json_t *object, struct routes *routes)
         bool room = routes->route_count < ROUTES_MAX;
         routes->route_count += room && read_route(entry, &routes->routes[routes->route_count]);
     }
+    for (i = 0; i < routes->peer_count; i++)
+        routes->peers[i].told_ns = routes->written_ns;
+    for (i = 0; i < routes->route_count; i++)
+        routes->routes[i].told_ns = routes->written_ns;
     return 0;
 }
 
@@ -128,9 +134,9 @@ static json_t *to_object(const struct routes *routes)
         json_array_append_new(peers, peer_object(&routes->peers[i]));
     for (uint32_t i = 0; list && i < routes->route_count; i++)
         json_array_append_new(list, route_object(&routes->routes[i]));
-    return json_pack("{s:i, s:s, s:s, s:s, s:o, s:o}", "schema", 1, "endpoint", routes->endpoint,
-                     "publish", routes->publish, "warning", routes->warning, "peers", peers,
-                     "routes", list);
+    return json_pack("{s:i, s:I, s:s, s:s, s:s, s:o, s:o}", "schema", 1, "written_ns",
+                     (json_int_t)routes->written_ns, "endpoint", routes->endpoint, "publish",
+                     routes->publish, "warning", routes->warning, "peers", peers, "routes", list);
 }
 
 int routes_write(const char *directory, const struct routes *routes, unsigned mode)
@@ -163,9 +169,15 @@ const struct route *routes_find(const struct routes *routes, const char *provide
     return NULL;
 }
 
+static ns_t silence(ns_t heard_ns, ns_t told_ns, ns_t now)
+{
+    bool told = told_ns >= heard_ns && told_ns <= now && now - told_ns <= TOLD_NS;
+    return (told ? told_ns : now) - heard_ns;
+}
+
 const char *route_state_name(const struct route *route, ns_t now)
 {
-    ns_t silent = now - route->heard_ns;
+    ns_t silent = silence(route->heard_ns, route->told_ns, now);
     if (!route->owner[0])
         return "unowned";
     if (route->endpoint[0] && silent >= LOST_NS)
@@ -177,7 +189,7 @@ const char *route_state_name(const struct route *route, ns_t now)
 
 const char *route_peer_state_name(const struct route_peer *peer, ns_t now)
 {
-    ns_t silent = now - peer->heard_ns;
+    ns_t silent = silence(peer->heard_ns, peer->told_ns, now);
     if (peer->heard_ns == 0 || silent >= LOST_NS)
         return "lost";
     return silent > SILENT_NS ? "silent" : "live";

@@ -21,6 +21,7 @@ struct route_peer {
     char version[FLEET_VERSION_SIZE];
     char endpoint[FLEET_ENDPOINT_SIZE];
     ns_t heard_ns; /* 0: never */
+    ns_t told_ns;  /* when the file said so, 0: no file did */
     bool same_name;
 };
 
@@ -32,11 +33,13 @@ struct route {
     uint64_t epoch;
     uint32_t conflicts; /* other live owners */
     ns_t heard_ns;      /* when the owner was heard last */
+    ns_t told_ns;       /* when the file said so, 0: no file did */
 };
 
 struct routes {
     uint32_t peer_count, route_count;
     uint32_t capacity; /* private */
+    ns_t written_ns;   /* when the speaker wrote it: once a second */
     struct route_peer *peers;
     struct route *routes;
     char endpoint[FLEET_ENDPOINT_SIZE]; /* where this host answers, "" it does not */
@@ -52,7 +55,9 @@ void routes_free(struct routes **routes);
 
 const struct route *routes_find(const struct routes *routes, const char *provider);
 
-/* live, stale (not heard for three beats), lost (a minute), unowned, conflict: what views say. */
+/* live, stale (not heard for three beats), lost (a minute), unowned, conflict: what views say. Silence is
+ * what it was when a speaker that lives last said so: by the clock alone, the second until it says so
+ * again would count as silence too. */
 const char *route_state_name(const struct route *route, ns_t now);
 const char *route_peer_state_name(const struct route_peer *peer, ns_t now); /* live, silent, lost */
 

@@ -60,7 +60,9 @@ static void what_is_written_is_read(void **state)
                              .peers = &peer,
                              .routes = routes,
                              .endpoint = "tcp://127.0.0.1:5771",
-                             .warning = "cannot publish"};
+                             .warning = "cannot publish",
+                             .written_ns = 77};
+    peer.told_ns = routes[0].told_ns = routes[1].told_ns = 77;
     assert_int_equal(routes_write(directory, &written, 0600), 0);
     assert_int_equal(routes_read(directory, &got), 0);
     assert_int_equal(got->peer_count, 1);
@@ -128,6 +130,24 @@ static void states_have_names(void **state)
     assert_string_equal(route_peer_state_name(&peer, now), "silent");
 }
 
+/* A beat that is lost makes nobody silent, though the file is a second old when it is read. */
+static void silence_is_what_a_living_speaker_told(void **state)
+{
+    (void)state;
+    ns_t now = 1000 * NS_PER_SEC;
+    struct route_peer peer = {.heard_ns = now - 35 * NS_PER_SEC / 10, .told_ns = now - NS_PER_SEC};
+    struct route route = {.provider = "x", .owner = "z4", .endpoint = "tcp://h:1"};
+    route.heard_ns = peer.heard_ns;
+    route.told_ns = peer.told_ns;
+    assert_string_equal(route_peer_state_name(&peer, now), "live");
+    assert_string_equal(route_state_name(&route, now), "live");
+    now += 11 * NS_PER_SEC / 10; /* it does not write any more */
+    assert_string_equal(route_peer_state_name(&peer, now), "silent");
+    assert_string_equal(route_state_name(&route, now), "stale");
+    peer.told_ns = now + NS_PER_SEC; /* of another boot, or rubbish */
+    assert_string_equal(route_peer_state_name(&peer, now), "silent");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +155,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nothing_is_absent_and_rubbish_damaged, setup, teardown),
         cmocka_unit_test_setup_teardown(what_makes_no_sense_is_passed_over, setup, teardown),
         cmocka_unit_test(states_have_names),
+        cmocka_unit_test(silence_is_what_a_living_speaker_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
