@@ -117,7 +117,9 @@ static void acquire_or_wait(struct step *step, const struct request *request)
         struct answer *answer = step_reply(step, ANSWER_NO, step_reason(obstacle));
         step_explain(step, answer, &tally, UINT64_MAX, request->slot);
         bool by_leases = tally.dispatched + ahead + (int32_t)request->units > tally.slots;
-        if (book_is_probed(book) && !by_leases && obstacle != OBSTACLE_GROUP)
+        if (obstacle == OBSTACLE_GROUP)
+            answer->retry_ns = admission_group_retry_ns(book, UINT64_MAX, step->now);
+        else if (book_is_probed(book) && !by_leases)
             answer->retry_ns = attribution_not_before(book);
         step_refuse_new(step, request);
         step_note_refusal(step, request, step_reason(obstacle));

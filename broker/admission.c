@@ -326,6 +326,7 @@ void book_as_neighbour(const struct book *book, ns_t now, struct neighbour *neig
     neighbour->in_use = tally.busy > 0 || (book_is_probed(book) && tally.trusted &&
                                            !is_known_to_be_empty((enum health)reading->health));
     neighbour->probed = book_is_probed(book) && now >= attribution_not_before(book);
+    neighbour->paused_until_ns = book_is_probed(book) ? attribution_not_before(book) : 0;
     neighbour->sent_ns = reading->in_peace ? 0 : reading->sent_ns;
     neighbour->answered_ns = reading->answered_ns;
     neighbour->fresh_until_ns = fresh_until_ns(book);
@@ -371,6 +372,21 @@ bool admission_group_is_unread(const struct book *book, uint64_t place, ns_t now
         unread = unread || admission_neighbour_is_unread(neighbour, now, asked_ns);
     }
     return unread && before < book->group_limit;
+}
+
+ns_t admission_group_retry_ns(const struct book *book, uint64_t place, ns_t now)
+{
+    uint32_t before = 0;
+    ns_t first = 0;
+    for (uint32_t i = 0; i < book->neighbour_count; i++) {
+        const struct neighbour *neighbour = &book->neighbours[i];
+        bool stays = neighbour->leased || neighbour->first_place < place;
+        before += stays;
+        if (!stays && neighbour->in_use && neighbour->paused_until_ns > now &&
+            (first == 0 || neighbour->paused_until_ns < first))
+            first = neighbour->paused_until_ns;
+    }
+    return before < book->group_limit ? first : 0;
 }
 
 /* ---- verdicts -------------------------------------------------------------------------------- */

@@ -80,6 +80,10 @@ const struct neighbour *admission_neighbour(const struct book *book, uint64_t pl
 /* A request at `place` that was asked at asked_ns depends on a member of which there is no reading
  * fresh enough: it shows no lease, and its server may have work, or none any more. */
 bool admission_group_is_unread(const struct book *book, uint64_t place, ns_t now, ns_t asked_ns);
+
+/* Of a member that only a reading shows in use the next one is made behind a pause: when the first of those
+ * ends, where the group may have room then. 0: there is none. */
+ns_t admission_group_retry_ns(const struct book *book, uint64_t place, ns_t now);
 bool admission_neighbour_is_unread(const struct neighbour *neighbour, ns_t now, ns_t asked_ns);
 
 /* The lease that stands in the way and ends first: for people. NULL where there is none. */

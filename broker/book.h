@@ -65,6 +65,7 @@ struct neighbour {
     ns_t sent_ns; /* of its last reading, 0: none */
     ns_t answered_ns;
     ns_t fresh_until_ns;  /* for whomever that one will do */
+    ns_t paused_until_ns; /* its server is left alone until then, if that is to come */
     uint64_t first_place; /* the smallest of its held leases and waiters, UINT64_MAX: none */
 };
 

@@ -112,6 +112,8 @@ static enum choice choose(struct step *step, const struct request *request, stru
         if (step_reading_may_help(step, request, &tally, ahead, wish.units))
             return CHOICE_UNREAD;
     }
+    if (obstacle == OBSTACLE_GROUP && admission_group_retry_ns(book, wish.place, step->now) != 0)
+        return CHOICE_PAUSE;
     if (obstacle != OBSTACLE_NONE)
         return CHOICE_NO;
     if (!book_is_probed(book))
@@ -139,13 +141,15 @@ static void explain(struct step *step, uint64_t place, int32_t slot)
     step_explain(step, &step->effects->reply, &tally, place, slot);
 }
 
-/* The answer is a no that decides nothing: the server is to be left alone, and the asker does not wait.
+/* The answer is a no that decides nothing: a server is to be left alone, and the asker does not wait.
  * It says when to ask again. */
-static void reply_pause(struct step *step, const struct request *request)
+static void reply_pause(struct step *step, const struct request *request, uint64_t place)
 {
     struct answer *answer = &step->effects->reply;
     answer->undecided = true;
-    answer->retry_ns = attribution_not_before(step->book);
+    answer->retry_ns = answer->reason == REASON_GROUP
+                           ? admission_group_retry_ns(step->book, place, step->now)
+                           : attribution_not_before(step->book);
     step_remember(step, request);
 }
 
@@ -168,7 +172,7 @@ static void verify_live(struct step *step, struct record *record, const struct r
     } else {
         step_reply_of(step, ANSWER_NO, reason, record);
         explain(step, record->place, record->slot);
-        reply_pause(step, request);
+        reply_pause(step, request, record->place);
     }
 }
 
@@ -183,7 +187,7 @@ static void refuse_anew(struct step *step, const struct request *request, enum c
     if (choice == CHOICE_PAUSE) {
         if (request->flags & REQUEST_BRINGS_ID)
             answer->lease = request->lease;
-        reply_pause(step, request);
+        reply_pause(step, request, UINT64_MAX);
         return;
     }
     step_refuse_new(step, request);

@@ -121,6 +121,45 @@ static void how_a_book_looks_to_the_others(void **state)
     assert_true(seen.in_use);
 }
 
+/* A member whose server is left alone for a moment says when it is to be asked again, where only its reading
+ * stands in the way. */
+static void a_neighbours_pause_is_told(void **state)
+{
+    (void)state;
+    struct neighbour seen;
+    on_server(1);
+    shows(71); /* a stranger's */
+    book_as_neighbour(&world.book, world.now, &seen);
+    ns_t until = seen.paused_until_ns;
+    assert_true(seen.in_use && until == world.now + PAUSE_MS * NS_PER_MS);
+
+    on_static(1);
+    in_a_group(1);
+    neighbour("m2", false, UINT64_MAX);
+    struct lease_id mine = granted(acquire());
+    struct neighbour *other = &world.book.neighbours[0];
+    *other = seen;
+    until = other->paused_until_ns = world.now + PAUSE_MS * NS_PER_MS;
+    struct answer answer = acquire();
+    assert_int_equal(answer.reason, REASON_GROUP);
+    assert_true(answer.retry_ns == until);
+    answer = verify(mine);
+    assert_int_equal(answer.verdict, ANSWER_NO);
+    assert_int_equal(answer.reason, REASON_GROUP);
+    assert_true(answer.undecided && answer.retry_ns == until);
+    other->in_use = false; /* its next reading */
+    go(verify(mine));
+
+    on_static(1); /* a lease stands in the way, and no reading takes it out of it */
+    in_a_group(1);
+    neighbour("m2", false, UINT64_MAX);
+    mine = granted(acquire());
+    other->in_use = other->leased = true;
+    other->paused_until_ns = world.now + NS_PER_SEC;
+    assert_true(acquire().retry_ns == 0);
+    no(verify(mine), REASON_GROUP);
+}
+
 /* A verify depends on every member that shows no lease; one that is in use by leases is so whatever
  * its server says. */
 static void members_are_read_before_a_go(void **state)
@@ -204,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_waiter_gets_its_turn_when_the_other_is_idle),
         cmocka_unit_test(a_no_because_of_a_neighbour_wants_no_reading_of_ours),
         cmocka_unit_test(how_a_book_looks_to_the_others),
+        cmocka_unit_test(a_neighbours_pause_is_told),
         cmocka_unit_test(members_are_read_before_a_go),
         cmocka_unit_test(what_is_not_told_is_in_use),
         cmocka_unit_test(the_group_is_named),
