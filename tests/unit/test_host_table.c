@@ -212,6 +212,10 @@ static void a_group_is_kept(void **state)
     struct host_file *file = map(room, "z4.v1.book");
     memset(file->header.group, 'x', sizeof file->header.group);
     assert_int_equal(host_table_group(&room->b->table, name), 0);
+    assert_string_equal(name, "");
+    host_table_set_group(&room->a->table, "gpu1", 1);
+    assert_int_equal(host_table_group(&room->b->table, name), 1);
+    assert_string_equal(name, "gpu1");
     munmap(file, sizeof *file);
 }
 
@@ -289,6 +293,44 @@ static void a_reader_without_the_lock_sees_whole_records(void **state)
     assert_true(seen > 10);
 }
 
+/* Two names by turns, as long as names can be. */
+static void regroup(struct room *room)
+{
+    struct seat *seat = calloc(1, sizeof *seat);
+    if (open_seat(room, seat, true) < 0)
+        _exit(1);
+    for (uint32_t n = 1;; n++) {
+        char name[NAME_SIZE] = {0};
+        memset(name, n % 2 ? 'a' : 'b', NAME_CHARS_MAX);
+        host_table_set_group(&seat->table, name, n % 2 ? 1 : 2);
+    }
+}
+
+static void a_reader_sees_whole_groups(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    pid_t writer = fork();
+    if (writer == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        regroup(room);
+    }
+    int64_t end = test_now_ns() + INT64_C(20000000000);
+    uint32_t changes = 0, last = 0;
+    while (changes < 50 && test_now_ns() < end) {
+        char name[NAME_SIZE];
+        uint32_t limit = host_table_group(&room->a->table, name);
+        changes += limit != last;
+        last = limit;
+        if (limit == 0)
+            continue; /* none was set yet, or the writer was quicker */
+        assert_int_equal(strspn(name, limit == 1 ? "a" : "b"), NAME_CHARS_MAX);
+    }
+    kill(writer, SIGKILL);
+    waitpid(writer, NULL, 0);
+    assert_int_equal(changes, 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +348,7 @@ int main(void)
         ROOM_TEST(a_group_is_kept),
         ROOM_TEST(a_half_commit_is_loaded),
         ROOM_TEST(a_reader_without_the_lock_sees_whole_records),
+        ROOM_TEST(a_reader_sees_whole_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
