@@ -22,6 +22,13 @@
         uint64_t check;                                                                            \
     }
 
+/* The group that the provider was declared to be in. */
+struct host_group {
+    char name[NAME_SIZE]; /* "" none */
+    uint32_t limit;
+    uint32_t spare;
+};
+
 struct host_header {
     _Atomic uint64_t magic; /* stored last: a file without it is not initialised */
     uint32_t version;
@@ -29,9 +36,8 @@ struct host_header {
     uint64_t layout; /* host_layout_word(): sizes and limits, so that builds that differ refuse */
     uint64_t boot;   /* host_boot_hash of the boot that initialised it */
     char provider[NAME_SIZE];
-    char group[NAME_SIZE]; /* that it was declared to be in, "" none */
-    uint32_t group_limit;
-    uint32_t spare2;
+    _Atomic uint64_t group_selector;
+    HOST_COPY(struct host_group) group[2];
     /* Grows before the first store of every commit, also of one that is then cut off: whoever finds
      * it as it was knows that no cell changed. */
     _Atomic uint64_t writes;
@@ -59,12 +65,14 @@ struct host_file {
 
 _Static_assert(sizeof(struct host_header) <= 4096, "the header fits its page");
 _Static_assert(sizeof(struct sight) % 8 == 0 && sizeof(struct floor) % 8 == 0 &&
-                   sizeof(struct record) % 8 == 0 && sizeof(struct book_head) % 8 == 0,
+                   sizeof(struct record) % 8 == 0 && sizeof(struct book_head) % 8 == 0 &&
+                   sizeof(struct host_group) % 8 == 0,
                "payloads are sealed in words");
 
 static inline uint64_t host_layout_word(void)
 {
     const uint64_t facts[] = {sizeof(struct host_file),
+                              sizeof(struct host_header),
                               sizeof(struct record),
                               sizeof(struct sight),
                               sizeof(struct floor),

@@ -498,22 +498,27 @@ uint64_t host_table_version(const struct host_table *table)
 
 uint32_t host_table_group(const struct host_table *table, char *name)
 {
-    const struct host_header *header = &table->file->header;
-    text_copy(name, NAME_SIZE, memchr(header->group, 0, NAME_SIZE) ? header->group : "");
-    if (name[0] && !name_is_valid(name))
-        name[0] = '\0';
-    return name[0] ? header->group_limit : 0;
+    struct host_header *header = &table->file->header;
+    struct host_group group;
+    uint64_t none = 0;
+    bool told = cell_read(&header->group_selector, header->group, &group, sizeof group, &none) ==
+                    CELL_NEW &&
+                memchr(group.name, 0, NAME_SIZE) && name_is_valid(group.name);
+    text_copy(name, NAME_SIZE, told ? group.name : "");
+    return told ? group.limit : 0;
 }
 
 void host_table_set_group(struct host_table *table, const char *name, uint32_t limit)
 {
     struct host_header *header = &table->file->header;
-    if (strncmp(header->group, name, NAME_SIZE) == 0 && header->group_limit == limit)
+    struct host_group group = {.limit = limit};
+    char known[NAME_SIZE];
+    if (host_table_group(table, known) == limit && strcmp(known, name) == 0)
         return;
+    text_copy(group.name, sizeof group.name, name);
     if (host_lock_acquire(&table->lock, HOST_LOCK_EXCLUSIVE, OPEN_BUDGET_MS) < 0)
         return;
-    text_copy(header->group, sizeof header->group, name);
-    header->group_limit = limit;
+    cell_write(&header->group_selector, header->group, &group, sizeof group);
     host_lock_release(&table->lock);
 }
 

@@ -1,123 +1,11 @@
-/* The host tier's table: who initialises, what is seen by others, and what garbage does. */
+/* The host tier's table: who initialises, and what is seen by others. */
 #define _GNU_SOURCE
 
-#include "tests/lib/check.h"
+#include "tests/unit/host_table_room.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "broker/error.h"
-#include "broker/host_clock.h"
-#include "broker/host_guard.h"
-#include "broker/host_table.h"
-#include "tests/lib/temp_dir.h"
-
-/* One process's view of a book. */
-struct seat {
-    struct host_table table;
-    struct book book;
-    struct broker broker;
-    struct effects effects;
-};
-
-struct room {
-    char path[TEMP_DIR_MAX];
-    int dir;
-    struct seat *a, *b;
-};
-
-static int open_seat(struct room *room, struct seat *seat, bool create)
-{
-    struct book_settings settings;
-    book_settings_default(&settings);
-    settings.probed = 0;
-    settings.slots = 2;
-    book_init(&seat->book, "z4", &settings);
-    broker_init(&seat->broker, &seat->book, NULL);
-    struct host_table_options options = {.instance = (uint64_t)(uintptr_t)seat ^
-                                                     (uint64_t)(seat == room->b) << 40,
-                                         .epoch = 1000,
-                                         .mode = 0600,
-                                         .create = create};
-    return host_table_open(&seat->table, room->dir, "z4", &seat->book, &options);
-}
-
-static int setup(void **state)
-{
-    struct room *room = calloc(1, sizeof *room);
-    assert_true(temp_dir_make(room->path));
-    room->dir = open(room->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    room->a = calloc(1, sizeof *room->a);
-    room->b = calloc(1, sizeof *room->b);
-    *state = room;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct room *room = *state;
-    host_table_close(&room->a->table);
-    host_table_close(&room->b->table);
-    free(room->a);
-    free(room->b);
-    close(room->dir);
-    temp_dir_remove(room->path);
-    free(room);
-    return 0;
-}
-
-/* A whole change: lock, load, decide, commit, unlock. */
-static struct answer ask(struct seat *seat, const struct request *request)
-{
-    struct event event = {.kind = EVENT_REQUEST, .request = request};
-    assert_int_equal(table_begin(&seat->table.table, &seat->book, 1000), 0);
-    event.now = host_now_ns();
-    broker_step(&seat->broker, &event, &seat->effects);
-    table_commit(&seat->table.table, &seat->book, &seat->effects, event.now);
-    table_end(&seat->table.table);
-    assert_true(seat->effects.has_reply);
-    return seat->effects.reply;
-}
-
-static struct answer acquire(struct seat *seat)
-{
-    static uint64_t drawn;
-    struct request request = {.verb = VERB_ACQUIRE,
-                              .flags = REQUEST_FIRST,
-                              .id = {7, ++drawn},
-                              .hint = UINT32_MAX,
-                              .units = 1,
-                              .slot = -1,
-                              .asked_ns = host_now_ns(),
-                              .holder = {.host = "m5", .label = "test", .pid = 1}};
-    return ask(seat, &request);
-}
-
-static struct answer release(struct seat *seat, struct lease_id id)
-{
-    struct request request = {.verb = VERB_RELEASE,
-                              .flags = REQUEST_FIRST,
-                              .id = {8, 1},
-                              .lease = id,
-                              .hint = UINT32_MAX};
-    return ask(seat, &request);
-}
-
-static struct host_file *map(struct room *room, const char *name)
-{
-    int fd = openat(room->dir, name, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    void *at = mmap(NULL, sizeof(struct host_file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    assert_true(at != MAP_FAILED);
-    return at;
-}
 
 /* ---- creation ------------------------------------------------------------------------------------------- */
 
@@ -324,6 +212,10 @@ static void a_group_is_kept(void **state)
     struct host_file *file = map(room, "z4.v1.book");
     memset(file->header.group, 'x', sizeof file->header.group);
     assert_int_equal(host_table_group(&room->b->table, name), 0);
+    assert_string_equal(name, "");
+    host_table_set_group(&room->a->table, "gpu1", 1);
+    assert_int_equal(host_table_group(&room->b->table, name), 1);
+    assert_string_equal(name, "gpu1");
     munmap(file, sizeof *file);
 }
 
@@ -349,207 +241,6 @@ static void a_half_commit_is_loaded(void **state)
     assert_int_equal(room->b->book.count[RECORD_HELD], 1);
     assert_int_equal(room->b->table.damaged, 0);
     munmap(file, sizeof *file);
-}
-
-/* ---- garbage -------------------------------------------------------------------------------------------- */
-
-static void write_file(struct room *room, const char *bytes, size_t size)
-{
-    int fd = openat(room->dir, "z4.v1.book", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, bytes, size), (ssize_t)size);
-    close(fd);
-}
-
-static void what_is_no_book_is_refused_and_left_alone(void **state)
-{
-    struct room *room = *state;
-    write_file(room, "hello, I am somebody's notes", 28);
-    assert_int_equal(open_seat(room, room->a, true), LEASE_EDAMAGED);
-    struct stat status;
-    assert_int_equal(fstatat(room->dir, "z4.v1.book", &status, 0), 0);
-    assert_int_equal(status.st_size, 28);
-}
-
-static void a_book_of_another_build_is_refused(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(open_seat(room, room->a, true), 0);
-    struct host_file *file = map(room, "z4.v1.book");
-    file->header.layout++;
-    assert_int_equal(open_seat(room, room->b, true), LEASE_ELAYOUT);
-    file->header.layout--;
-    file->header.version++;
-    assert_int_equal(open_seat(room, room->b, true), LEASE_ELAYOUT);
-    munmap(file, sizeof *file);
-}
-
-static void a_book_of_another_provider_is_refused(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(open_seat(room, room->a, true), 0);
-    struct host_file *file = map(room, "z4.v1.book");
-    memcpy(file->header.provider, "m5", 3);
-    assert_int_equal(open_seat(room, room->b, true), LEASE_EDAMAGED);
-    munmap(file, sizeof *file);
-}
-
-static void a_book_cut_short_is_refused_at_the_next_lock(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(open_seat(room, room->a, true), 0);
-    int fd = openat(room->dir, "z4.v1.book", O_RDWR | O_CLOEXEC);
-    assert_int_equal(ftruncate(fd, 4096), 0);
-    close(fd);
-    room->a->table.lock.looked_ns = 0; /* it looks at the file once in a tick of the clock */
-    assert_int_equal(table_begin(&room->a->table.table, &room->a->book, 100), LEASE_EDAMAGED);
-    assert_int_equal(table_look(&room->a->table.table, &room->a->book), LEASE_EDAMAGED);
-    assert_int_equal(open_seat(room, room->b, true), LEASE_EDAMAGED);
-}
-
-/* Cut behind the look at its size, which is once in a tick of the clock: what is read then is no book. */
-static void a_book_cut_short_under_who_uses_it_is_damaged(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(host_guard_install(), 0);
-    assert_int_equal(open_seat(room, room->a, true), 0);
-    acquire(room->a);
-    assert_true(host_table_is_whole(&room->a->table));
-    int fd = openat(room->dir, "z4.v1.book", O_RDWR | O_CLOEXEC);
-    assert_int_equal(ftruncate(fd, 0), 0);
-    assert_int_equal(ftruncate(fd, sizeof(struct host_file)), 0);
-    assert_int_equal(ftruncate(fd, 0), 0);
-    assert_int_equal(atomic_load(&host_table_words(&room->a->table)->change), 0); /* the touch */
-    assert_int_equal(ftruncate(fd, sizeof(struct host_file)), 0);
-    close(fd);
-    /* the size is right again, and the file is not what is mapped */
-    assert_false(host_table_is_whole(&room->a->table));
-    assert_int_equal(table_look(&room->a->table.table, &room->a->book), LEASE_EDAMAGED);
-    assert_int_equal(table_begin(&room->a->table.table, &room->a->book, 100), LEASE_EDAMAGED);
-    assert_false(host_lock_held(&room->a->table.lock));
-}
-
-/* Every word of a record's cell spoilt in turn: the record is passed over, or read from the copy
- * that is whole; what is read is valid. */
-static void a_spoilt_record_is_never_believed(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(open_seat(room, room->a, true), 0);
-    struct answer granted = acquire(room->a);
-    struct host_file *file = map(room, "z4.v1.book");
-    unsigned live = (unsigned)(atomic_load(&file->selectors[granted.cell]) & 1);
-    unsigned char *copy = (unsigned char *)&file->records[granted.cell][live];
-    for (size_t i = 0; i < sizeof file->records[0][0]; i++) {
-        copy[i] ^= 0x41;
-        assert_int_equal(open_seat(room, room->b, false), 0);
-        assert_int_equal(room->b->book.live_count, 0);
-        assert_int_equal(room->b->table.damaged, 1);
-        host_table_close(&room->b->table);
-        copy[i] ^= 0x41;
-    }
-    assert_int_equal(open_seat(room, room->b, false), 0);
-    assert_int_equal(room->b->book.live_count, 1);
-    munmap(file, sizeof *file);
-}
-
-/* A sealed record whose content cannot be is garbage that somebody took care to write. */
-static void a_sealed_record_out_of_bounds_is_never_believed(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(open_seat(room, room->a, true), 0);
-    struct answer granted = acquire(room->a);
-    room->a->book.records[granted.cell].units = 0;
-    room->a->book.records[granted.cell].state = RECORD_DISPATCHED;
-    book_touch(&room->a->book, &room->a->book.records[granted.cell]);
-    table_commit(&room->a->table.table, &room->a->book, &room->a->effects, 1);
-    assert_int_equal(open_seat(room, room->b, false), 0);
-    assert_int_equal(room->b->book.live_count, 0);
-    assert_int_equal(room->b->table.damaged, 1);
-}
-
-/* Whose book it is cannot be read: nothing else in it is believed. */
-static void a_spoilt_head_is_refused(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(open_seat(room, room->a, true), 0);
-    struct host_file *file = map(room, "z4.v1.book");
-    file->head[0].check ^= 1;
-    file->head[1].check ^= 1;
-    atomic_fetch_add(&file->head_selector, 2);
-    atomic_fetch_add(&file->header.writes, 1);
-    munmap(file, sizeof *file);
-    assert_int_equal(open_seat(room, room->b, true), LEASE_EDAMAGED);
-    assert_int_equal(table_begin(&room->a->table.table, &room->a->book, 100), LEASE_EDAMAGED);
-    assert_int_equal(table_look(&room->a->table.table, &room->a->book), LEASE_EDAMAGED);
-}
-
-static void one_that_was_removed_is_noticed(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(open_seat(room, room->a, true), 0);
-    assert_int_equal(unlinkat(room->dir, "z4.v1.book", 0), 0);
-    assert_int_equal(table_look(&room->a->table.table, &room->a->book), LEASE_EVANISHED);
-}
-
-/* Sealed, valid each by itself, and not to be: what would be counted on from, or never come. */
-static void sealed_maxima_are_not_counted_on_from(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(open_seat(room, room->a, true), 0);
-    struct answer granted = acquire(room->a);
-    struct record *record = &room->a->book.records[granted.cell];
-    const struct record good = *record;
-    for (int i = 0; i < 5; i++) {
-        *record = good;
-        record->counter_max = i == 0 ? UINT64_MAX : record->counter_max;
-        record->place_max = i == 1 ? UINT64_MAX : record->place_max;
-        record->token_max = i == 2 ? UINT64_MAX : record->token_max;
-        record->id.counter += i == 3;
-        record->deadline_ns = i == 4 ? NS_NEVER : record->deadline_ns;
-        record->hold_end_ns = i == 4 ? NS_NEVER : record->hold_end_ns;
-        book_touch(&room->a->book, record);
-        table_commit(&room->a->table.table, &room->a->book, &room->a->effects, 1);
-        assert_int_equal(open_seat(room, room->b, false), 0);
-        assert_int_equal(room->b->book.live_count, 0);
-        assert_int_equal(room->b->table.damaged, 1);
-        assert_int_equal(acquire(room->b).verdict, ANSWER_GRANTED);
-        host_table_close(&room->b->table);
-    }
-}
-
-static int load_with_head(struct room *room, struct book_head head)
-{
-    room->a->book.head = head;
-    room->a->book.head_dirty = true;
-    table_commit(&room->a->table.table, &room->a->book, &room->a->effects, 1);
-    return table_look(&room->b->table.table, &room->b->book);
-}
-
-/* Epochs only grow, and nobody could go above the highest. */
-static void a_head_that_cannot_be_is_damage(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(open_seat(room, room->a, true), 0);
-    assert_int_equal(open_seat(room, room->b, false), 0);
-    const struct book_head good = room->a->book.head;
-    struct book_head bad = good;
-    bad.epoch--;
-    assert_int_equal(load_with_head(room, bad), LEASE_EDAMAGED);
-    assert_int_equal(table_look(&room->b->table.table, &room->b->book), LEASE_EDAMAGED);
-    bad.epoch = EPOCH_MAX + 1;
-    assert_int_equal(load_with_head(room, bad), LEASE_EDAMAGED);
-    bad = good;
-    bad.instance = 0;
-    assert_int_equal(load_with_head(room, bad), LEASE_EDAMAGED);
-    assert_int_equal(room->b->book.head.instance, good.instance);
-    assert_int_equal(load_with_head(room, good), 0);
-}
-
-static void a_link_in_the_place_of_a_book_is_refused(void **state)
-{
-    struct room *room = *state;
-    assert_int_equal(symlinkat("/etc/passwd", room->dir, "z4.v1.book"), 0);
-    assert_int_equal(open_seat(room, room->a, true), LEASE_EPERM);
 }
 
 /* ---- readers against a writer --------------------------------------------------------------------------- */
@@ -602,36 +293,62 @@ static void a_reader_without_the_lock_sees_whole_records(void **state)
     assert_true(seen > 10);
 }
 
+/* Two names by turns, as long as names can be. */
+static void regroup(struct room *room)
+{
+    struct seat *seat = calloc(1, sizeof *seat);
+    if (open_seat(room, seat, true) < 0)
+        _exit(1);
+    for (uint32_t n = 1;; n++) {
+        char name[NAME_SIZE] = {0};
+        memset(name, n % 2 ? 'a' : 'b', NAME_CHARS_MAX);
+        host_table_set_group(&seat->table, name, n % 2 ? 1 : 2);
+    }
+}
+
+static void a_reader_sees_whole_groups(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    pid_t writer = fork();
+    if (writer == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        regroup(room);
+    }
+    int64_t end = test_now_ns() + INT64_C(20000000000);
+    uint32_t changes = 0, last = 0;
+    while (changes < 50 && test_now_ns() < end) {
+        char name[NAME_SIZE];
+        uint32_t limit = host_table_group(&room->a->table, name);
+        changes += limit != last;
+        last = limit;
+        if (limit == 0)
+            continue; /* none was set yet, or the writer was quicker */
+        assert_int_equal(strspn(name, limit == 1 ? "a" : "b"), NAME_CHARS_MAX);
+    }
+    kill(writer, SIGKILL);
+    waitpid(writer, NULL, 0);
+    assert_int_equal(changes, 50);
+}
+
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_book_that_nobody_made_is_unknown),
-        TEST(the_first_initialises_and_the_second_finds_it_so),
-        TEST(who_initialises_knows_what_was_there),
-        TEST(of_sixteen_at_once_one_initialises),
-        TEST(another_boot_begins_afresh_above_the_old_epoch),
-        TEST(a_book_left_half_made_keeps_its_epoch),
-        TEST(one_that_is_begun_afresh_under_us_is_read_anew),
-        TEST(what_one_commits_the_other_loads),
-        TEST(a_look_takes_no_lock),
-        TEST(the_log_keeps_what_happened_in_order),
-        TEST(a_half_commit_is_loaded),
-        TEST(forgotten_ids_of_others_are_kept),
-        TEST(a_group_is_kept),
-        TEST(what_is_no_book_is_refused_and_left_alone),
-        TEST(a_book_of_another_build_is_refused),
-        TEST(a_book_of_another_provider_is_refused),
-        TEST(a_book_cut_short_is_refused_at_the_next_lock),
-        TEST(a_book_cut_short_under_who_uses_it_is_damaged),
-        TEST(a_spoilt_record_is_never_believed),
-        TEST(a_sealed_record_out_of_bounds_is_never_believed),
-        TEST(a_spoilt_head_is_refused),
-        TEST(one_that_was_removed_is_noticed),
-        TEST(sealed_maxima_are_not_counted_on_from),
-        TEST(a_head_that_cannot_be_is_damage),
-        TEST(a_link_in_the_place_of_a_book_is_refused),
-        TEST(a_reader_without_the_lock_sees_whole_records),
+        ROOM_TEST(a_book_that_nobody_made_is_unknown),
+        ROOM_TEST(the_first_initialises_and_the_second_finds_it_so),
+        ROOM_TEST(who_initialises_knows_what_was_there),
+        ROOM_TEST(of_sixteen_at_once_one_initialises),
+        ROOM_TEST(another_boot_begins_afresh_above_the_old_epoch),
+        ROOM_TEST(a_book_left_half_made_keeps_its_epoch),
+        ROOM_TEST(one_that_is_begun_afresh_under_us_is_read_anew),
+        ROOM_TEST(what_one_commits_the_other_loads),
+        ROOM_TEST(a_look_takes_no_lock),
+        ROOM_TEST(the_log_keeps_what_happened_in_order),
+        ROOM_TEST(forgotten_ids_of_others_are_kept),
+        ROOM_TEST(a_group_is_kept),
+        ROOM_TEST(a_half_commit_is_loaded),
+        ROOM_TEST(a_reader_without_the_lock_sees_whole_records),
+        ROOM_TEST(a_reader_sees_whole_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
