@@ -240,6 +240,23 @@ bool room_begin_copy(struct voice *voice)
     return voice->is_copy;
 }
 
+static bool is_book_copy(const struct voice *voice)
+{
+    struct provider *provider = voice->provider;
+    pthread_mutex_lock(&provider->mutex);
+    bool is = provider_look(provider) == 0 && book_is_copy(provider->book);
+    pthread_mutex_unlock(&provider->mutex);
+    return is;
+}
+
+/* A process of this host may take its book for a copy, by what it had read of us before we owned it. */
+bool room_keep(struct voice *voice)
+{
+    if (is_book_copy(voice))
+        room_raise(voice, room_epoch(voice));
+    return voice->raise_above == 0;
+}
+
 void room_hear_epoch(struct voice *voice, uint64_t epoch)
 {
     if (epoch > room_epoch(voice) && !room_is_epoch_mad(epoch))
@@ -271,6 +288,15 @@ static void look_at_address(struct room *room, struct provider *provider, ns_t n
     }
 }
 
+static void be_owner(struct room *room, struct voice *voice)
+{
+    uint64_t heard = fleet_epoch(room->fleet, voice->provider->name), epoch = room_epoch(voice);
+    if (voice->is_copy || (heard >= epoch && heard > 0))
+        room_raise(voice, heard > epoch ? heard : epoch);
+    voice->is_copy = false;
+    room_keep(voice);
+}
+
 static void own(struct room *room, struct voice *voice, ns_t now)
 {
     struct provider *provider = voice->provider;
@@ -280,13 +306,8 @@ static void own(struct room *room, struct voice *voice, ns_t now)
     voice->ours = voice->owner == FLEET_SELF;
     if (owner != voice->owner || conflicts != voice->conflicts)
         room->routes_changed = true;
-    uint64_t heard = voice->ours ? fleet_epoch(room->fleet, provider->name) : 0, epoch = 0;
     if (voice->ours)
-        epoch = room_epoch(voice);
-    if (voice->ours && (voice->is_copy || (heard >= epoch && heard > 0)))
-        room_raise(voice, heard > epoch ? heard : epoch);
-    if (voice->ours)
-        voice->is_copy = false;
+        be_owner(room, voice);
     else if (voice->owner < FLEET_PEERS_MAX)
         room_begin_copy(voice);
     if (voice->ours != was_ours)

@@ -198,6 +198,7 @@ uint32_t room_peer_of(const struct room *room, const uint8_t *id);
 uint64_t room_epoch(const struct voice *voice);
 void room_raise(struct voice *voice, uint64_t above);
 bool room_begin_copy(struct voice *voice); /* false: the book is locked just now */
+bool room_keep(struct voice *voice);       /* the book of one that is ours is no copy: the same */
 void room_hear_epoch(struct voice *voice, uint64_t epoch);
 void room_looked(struct room *room, struct voice *voice, uint32_t change); /* at the book */
 bool room_is_epoch_mad(uint64_t epoch);

@@ -153,9 +153,10 @@ static void publish_state(struct room *room, struct voice *voice, ns_t now)
     char topic[MESH_TOPIC_MAX];
     voice->due = false;
     voice->published_ns = now;
-    if (publish_pack(room, voice, 0) < 0) {
+    int error = room_keep(voice) ? publish_pack(room, voice, 0) : LEASE_ELOCKED;
+    if (error < 0) {
         voice->due = true;
-        voice->due_ns = now + NS_PER_SEC;
+        voice->due_ns = now + (error == LEASE_ELOCKED ? COALESCE_NS : NS_PER_SEC);
         return;
     }
     voice->issued = voice->packed.epoch;
