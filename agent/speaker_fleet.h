@@ -33,6 +33,7 @@ struct packed_state {
     size_t ends[WIRE_PARTS_MAX];
     ns_t made_ns; /* 0: there is none */
     uint64_t epoch, version;
+    uint64_t digest; /* of what in it matters */
 };
 
 /* A lease of this host at a provider that another host owns. */
@@ -51,6 +52,7 @@ struct voice {
     uint32_t conflicts;     /* other live owners */
     bool is_copy;           /* the book was told that it is one */
     uint64_t issued, told;  /* epoch and version that we published last as its owner, 0: never */
+    uint64_t told_digest;   /* of that */
     uint64_t raise_above;   /* the book's epoch is to go above this one before it grants; 0: no */
     uint32_t change;        /* of the book, when it was last looked at for publishing */
     uint32_t change_now;    /* in this turn, for asked.c */
@@ -147,6 +149,8 @@ struct room {
     ns_t arrival_ns; /* no request that is read now came before this */
     bool to_hear;    /* there may be something in the SUB */
     ns_t hear_ns;    /* it is not looked at before */
+    uint32_t echoes; /* beats that are still to follow a change */
+    ns_t echo_ns;
     ns_t beat_ns, look_ns, own_ns, addresses_ns, joined_ns, written_ns;
     struct routes *before; /* as whoever spoke before us left them, or NULL */
     uint64_t distrusted;   /* how often we distrusted ourselves */
@@ -241,6 +245,7 @@ void hear_beat(struct room *room, const struct gossip_beat *beat, const char *en
 /* A part of a state, from this peer itself. 0, or it is of no use: LEASE_EINVAL. */
 int hear_state(struct room *room, const uint8_t *bytes, size_t size, uint32_t peer,
                uint32_t *parts);
+bool hear_waits_for_book(const struct room *room, uint32_t peer, const char *provider);
 ns_t hear_deadline(const struct room *room);
 
 /* ---- speaker_peers.c */
@@ -248,7 +253,7 @@ int peers_open(struct room *room);
 void peers_close(struct room *room);
 void peers_run(struct room *room, ns_t now);
 ns_t peers_deadline(const struct room *room);
-void peers_heard(struct room *room, uint32_t peer, unsigned news, ns_t now);
+void peers_heard(struct room *room, uint32_t peer, unsigned news, enum heard_how how, ns_t now);
 void peers_introduce(struct room *room, uint32_t peer, ns_t now);
 void peers_distrust(struct room *room);
 /* What is to be asked next, taken off the list: who somebody is, a state that is missing, whom

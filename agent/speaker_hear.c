@@ -60,7 +60,7 @@ void hear_beat(struct room *room, const struct gossip_beat *beat, const char *en
         return;
     room->contacts[peer].digest = beat->peer_digest;
     room->contacts[peer].count = beat->peer_count;
-    peers_heard(room, peer, news, now);
+    peers_heard(room, peer, news, how, now);
     if (how == HEARD_PUBLISHED && (news & NEWS_OF_A_STRANGER))
         peers_introduce(room, peer, now);
 }
@@ -286,6 +286,17 @@ void hear_run(struct room *room)
         if (done)
             drop_gather(gather);
     }
+}
+
+bool hear_waits_for_book(const struct room *room, uint32_t peer, const char *provider)
+{
+    for (uint32_t i = 0; i < ROOM_GATHERS; i++) {
+        const struct gather *gather = &room->gathers[i];
+        if (gather->in_use && gather->complete && gather->peer == peer &&
+            strcmp(gather->provider, provider) == 0)
+            return true;
+    }
+    return false;
 }
 
 ns_t hear_deadline(const struct room *room)

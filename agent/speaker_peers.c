@@ -12,6 +12,7 @@
 #include "broker/host_random.h"
 
 #define GAP_NS         (150 * NS_PER_MS) /* for what was published to arrive by itself */
+#define LOST_NS        (20 * NS_PER_MS)  /* where it cannot: so many may have lost the same */
 #define LOOK_NS        NS_PER_SEC
 #define HELLO_FIRST_NS NS_PER_SEC /* between two tries, doubled each time */
 #define HELLO_MOST_NS  (60 * NS_PER_SEC)
@@ -187,16 +188,29 @@ static bool is_newer(const struct fleet_offer *offer)
            (offer->epoch == offer->applied_epoch && offer->version > offer->applied_version);
 }
 
-static void note_gap(struct room *room, uint32_t peer, const char *provider, ns_t now)
+/* What is published comes in the order in which it was said: a state that a published beat speaks of is
+ * lost, unless it waits here. An answer may have come faster. */
+static ns_t gap_wait(const struct room *room, uint32_t peer, const char *provider,
+                     enum heard_how how)
 {
-    for (uint32_t i = 0; i < room->gap_count; i++)
-        if (room->gaps[i].peer == peer && strcmp(room->gaps[i].provider, provider) == 0)
-            return;
+    bool lost = how == HEARD_PUBLISHED && !hear_waits_for_book(room, peer, provider);
+    return lost ? some_of(LOST_NS) : GAP_NS + some_of(GAP_NS / 3);
+}
+
+static void note_gap(struct room *room, uint32_t peer, const char *provider, ns_t due_ns)
+{
+    for (uint32_t i = 0; i < room->gap_count; i++) {
+        struct gap *gap = &room->gaps[i];
+        if (gap->peer != peer || strcmp(gap->provider, provider) != 0)
+            continue;
+        gap->due_ns = due_ns < gap->due_ns ? due_ns : gap->due_ns;
+        return;
+    }
     if (room->gap_count == ROOM_GAPS)
         return;
     struct gap *gap = &room->gaps[room->gap_count++];
     gap->peer = peer;
-    gap->due_ns = now + GAP_NS + some_of(GAP_NS / 3);
+    gap->due_ns = due_ns;
     snprintf(gap->provider, sizeof gap->provider, "%s", provider);
 }
 
@@ -209,17 +223,17 @@ static bool is_from_owner(const struct room *room, uint32_t peer, const char *pr
     return fleet_owner(room->fleet, provider, owned, now, NULL) == peer;
 }
 
-static void note_gaps(struct room *room, uint32_t peer, ns_t now)
+static void note_gaps(struct room *room, uint32_t peer, enum heard_how how, ns_t now)
 {
     for (uint32_t i = 0; i < room->fleet->offer_count; i++) {
         const struct fleet_offer *offer = &room->fleet->offers[i];
         if (offer->peer == peer && offer->version != 0 && is_newer(offer) &&
             is_from_owner(room, peer, offer->provider, now))
-            note_gap(room, peer, offer->provider, now);
+            note_gap(room, peer, offer->provider, now + gap_wait(room, peer, offer->provider, how));
     }
 }
 
-void peers_heard(struct room *room, uint32_t peer, unsigned news, ns_t now)
+void peers_heard(struct room *room, uint32_t peer, unsigned news, enum heard_how how, ns_t now)
 {
     if (news & (FLEET_NEWS_PEER | FLEET_NEWS_RESTARTED | FLEET_NEWS_OFFERS | FLEET_NEWS_BACK |
                 FLEET_NEWS_ENDPOINT))
@@ -233,7 +247,7 @@ void peers_heard(struct room *room, uint32_t peer, unsigned news, ns_t now)
     if (news & (FLEET_NEWS_OFFERS | FLEET_NEWS_PEER | FLEET_NEWS_RESTARTED | FLEET_NEWS_BACK))
         room_own(room);
     if (news & FLEET_NEWS_GAP)
-        note_gaps(room, peer, now);
+        note_gaps(room, peer, how, now);
 }
 
 /* It began anew, or did not hear us either: it may not know us any more. */

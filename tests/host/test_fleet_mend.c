@@ -1,7 +1,10 @@
-/* What goes wrong in a fleet is mended at once: a book that was taken for a copy. */
+/* What goes wrong in a fleet is mended at once: states that were lost, a book that was
+ * taken for a copy. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <zmq.h>
 
+#include "agent/mesh_frames.h"
 #include "broker/host_clock.h"
 #include "broker/host_table.h"
 #include "broker/mirror.h"
@@ -21,6 +24,100 @@ static int tear_down(void **state)
 }
 
 #define played(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+/* ---- states that are lost -------------------------------------------------------------------- */
+
+#define ROUNDS 6
+
+enum { LOSES, LOST }; /* of the board's counters */
+
+struct line {
+    char in[FLEET_ENDPOINT_SIZE], out[FLEET_ENDPOINT_SIZE];
+};
+
+static struct line lines[2]; /* of z4 and of m5: where each publishes, and what it hears */
+
+static void *bind_at(void *context, int type, const char *endpoint)
+{
+    void *socket = zmq_socket(context, type);
+    must(socket && zmq_bind(socket, endpoint) == 0);
+    if (type == ZMQ_SUB)
+        must(zmq_setsockopt(socket, ZMQ_SUBSCRIBE, "", 0) == 0);
+    return socket;
+}
+
+static void pass_on(struct mesh_reader *reader, void *in, void *out)
+{
+    zmq_msg_t frame;
+    enum mesh_took took = mesh_take(reader, in, &frame);
+    bool loses = atomic_load(&board->count[LOSES]) != 0;
+    if (took == MESH_TOOK_MESSAGE && loses && strncmp(reader->topic, "state/", 6) == 0)
+        atomic_fetch_add(&board->count[LOST], 1);
+    else if (took == MESH_TOOK_MESSAGE)
+        mesh_send(out, reader->topic, reader->topic_size, &frame);
+    zmq_msg_close(&frame);
+}
+
+/* Each hears what the other one publishes, but for what is lost. */
+static int lose(int index)
+{
+    (void)index;
+    void *context = zmq_ctx_new(), *in[2], *out[2];
+    struct mesh_reader readers[2] = {{0}};
+    for (int i = 0; i < 2; i++) {
+        in[i] = bind_at(context, ZMQ_SUB, lines[i].in);
+        out[i] = bind_at(context, ZMQ_PUB, lines[i].out);
+    }
+    atomic_fetch_add(&board->step, 1);
+    pid_t parent = getppid();
+    while (getppid() == parent) {
+        zmq_pollitem_t items[2] = {{.socket = in[0], .events = ZMQ_POLLIN},
+                                   {.socket = in[1], .events = ZMQ_POLLIN}};
+        zmq_poll(items, 2, 20);
+        for (int i = 0; i < 2; i++)
+            if (items[i].revents)
+                pass_on(&readers[i], in[i], out[!i]);
+    }
+    return 0;
+}
+
+static void begin_line(struct line *line)
+{
+    unsigned port;
+    fleet_endpoint(line->in);
+    assert_int_equal(sscanf(line->in, "tcp://127.0.0.1:%u", &port), 1);
+    snprintf(line->out, sizeof line->out, "tcp://127.0.0.1:%u", port + 1);
+}
+
+/* A beat tells within a second of what was lost: without one soon after the change it would take half of
+ * that, and more, in the mean. */
+static void test_a_lost_state_is_fetched_at_once(void **state)
+{
+    (void)state;
+    char lease[WIRE_LEASE_MAX + 1];
+    for (int i = 0; i < 2; i++)
+        begin_line(&lines[i]);
+    stage_play(lose, 0);
+    assert_true(stage_await(&board->step, 1));
+    struct fleet_host *z4 = fleet_prepare("z4", "x=static:1,own=yes", NULL);
+    memcpy(z4->relay, lines[0].in, sizeof z4->relay);
+    fleet_start(z4);
+    struct fleet_host *m5 = fleet_prepare("m5", NULL, z4);
+    memcpy(m5->relay, lines[1].in, sizeof m5->relay);
+    fleet_start(m5);
+    fleet_await_owner(m5, "x", "z4", "live");
+    int64_t all = 0;
+    atomic_store(&board->count[LOSES], 1);
+    for (int i = 0; i < ROUNDS; i++) {
+        acquire(z4, lease);
+        all += await_seen(m5, "x", 1, 0);
+        release(z4, lease);
+        all += await_seen(m5, "x", 0, 0);
+    }
+    print_message("lost states were there after %lld ms\n", (long long)all / (2 * ROUNDS));
+    assert_true(atomic_load(&board->count[LOST]) >= 2 * ROUNDS);
+    assert_true(all / (2 * ROUNDS) < stage_patience(300));
+}
 
 /* ---- a book that was taken for a copy -------------------------------------------------------- */
 
@@ -90,6 +187,7 @@ static void test_what_is_published_is_no_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        played(test_a_lost_state_is_fetched_at_once),
         played(test_a_book_taken_for_a_copy_is_the_owners_again),
         played(test_what_is_published_is_no_copy),
     };
