@@ -197,6 +197,22 @@ uint64_t room_epoch(const struct voice *voice)
     return epoch;
 }
 
+struct fact room_copy(struct provider *provider)
+{
+    struct fact copy = {0};
+    pthread_mutex_lock(&provider->mutex);
+    if (provider->book && book_is_copy(provider->book))
+        copy = (struct fact){.epoch = provider->book->sight.heard_epoch,
+                             .version = provider->book->sight.heard_version};
+    pthread_mutex_unlock(&provider->mutex);
+    return copy;
+}
+
+bool room_is_former(const struct voice *voice, struct fact told)
+{
+    return told.epoch == voice->stood.epoch && told.version < voice->stood.version;
+}
+
 /* The caller holds the mutex and the book's lock. */
 static void end_change(struct provider *provider)
 {
@@ -219,6 +235,7 @@ void room_raise(struct voice *voice, uint64_t above)
         speaker_raise(provider->book, host_epoch_next(provider->name, above));
         end_change(provider);
         voice->raise_above = 0;
+        voice->packed.made_ns = 0;
         voice->fresh = true;
     }
     pthread_mutex_unlock(&provider->mutex);

@@ -44,6 +44,11 @@ struct claimed {
     ns_t told_ns;
 };
 
+/* Of a book, as its owner counts. */
+struct fact {
+    uint64_t epoch, version;
+};
+
 /* One for each provider that the agent knows, in the same order as the probers. */
 struct voice {
     struct provider *provider;
@@ -53,6 +58,7 @@ struct voice {
     bool is_copy;           /* the book was told that it is one */
     uint64_t issued, told;  /* epoch and version that we published last as its owner, 0: never */
     uint64_t told_digest;   /* of that */
+    struct fact stood;      /* the copy, when this owner, or its new incarnation, was first heard */
     uint64_t raise_above;   /* the book's epoch is to go above this one before it grants; 0: no */
     uint32_t change;        /* of the book, when it was last looked at for publishing */
     uint32_t change_now;    /* in this turn, for asked.c */
@@ -101,8 +107,8 @@ struct gather {
     struct heard_lease *leases; /* malloc */
 };
 
-/* The owner is to hear that a lease's holder died, or that one tied to a process lives on. */
-/* That it lives on, that its holder died, that it was given back. */
+/* What the owner is to hear of a lease: that it lives on with its process, that its holder died, that it
+ * was given back. */
 enum owed { OWED_RENEWAL, OWED_DEATH, OWED_RELEASE };
 
 struct obligation {
@@ -200,6 +206,10 @@ struct voice *room_voice(struct room *room, const char *provider);
 void room_own(struct room *room); /* who owns what, and our epoch above all others' */
 uint32_t room_peer_of(const struct room *room, const uint8_t *id);
 uint64_t room_epoch(const struct voice *voice);
+struct fact
+room_copy(struct provider *provider); /* what it holds of its owner's; 0: it is no copy */
+/* What the copy holds is of an incarnation of its owner that counted on from there. */
+bool room_is_former(const struct voice *voice, struct fact told);
 void room_raise(struct voice *voice, uint64_t above);
 bool room_begin_copy(struct voice *voice); /* false: the book is locked just now */
 bool room_keep(struct voice *voice);       /* the book of one that is ours is no copy: the same */

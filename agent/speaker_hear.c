@@ -173,6 +173,15 @@ static bool take_leases(struct room *room, struct gather *gather, uint32_t count
     return true;
 }
 
+/* The book may hold what is newer, and passes over this: the owner hears of it when it is asked. */
+static bool is_taken(const struct voice *voice, struct provider *provider,
+                     const struct heard_state *state)
+{
+    struct fact told = {state->epoch, state->version}, copy = room_copy(provider);
+    return copy.epoch == told.epoch && copy.version >= told.version &&
+           !(voice && room_is_former(voice, told));
+}
+
 /* Whether it is done with; else it is tried again. */
 static bool apply(struct room *room, struct gather *gather, ns_t now)
 {
@@ -190,7 +199,7 @@ static bool apply(struct room *room, struct gather *gather, ns_t now)
     error = provider_step(provider, &event, &effects, 0);
     if (error == LEASE_ELOCKED)
         return now - gather->complete_ns > BOOK_NS;
-    if (error == 0) {
+    if (error == 0 && is_taken(voice, provider, &gather->state)) {
         fleet_applied(room->fleet, gather->peer, gather->provider, gather->state.epoch,
                       gather->state.version);
         claims_hand_back(room, provider, &gather->state, now);

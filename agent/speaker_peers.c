@@ -233,6 +233,16 @@ static void note_gaps(struct room *room, uint32_t peer, enum heard_how how, ns_t
     }
 }
 
+/* What it said before, or who spoke for it, is not to be taken for what it says from now on. */
+static void begin_anew(struct room *room, uint32_t peer)
+{
+    for (uint32_t i = 0; i < room->voice_count; i++) {
+        struct voice *voice = &room->voices[i];
+        if (fleet_offer_of(room->fleet, peer, voice->provider->name))
+            voice->stood = room_copy(voice->provider);
+    }
+}
+
 void peers_heard(struct room *room, uint32_t peer, unsigned news, enum heard_how how, ns_t now)
 {
     if (news & (FLEET_NEWS_PEER | FLEET_NEWS_RESTARTED | FLEET_NEWS_OFFERS | FLEET_NEWS_BACK |
@@ -242,6 +252,8 @@ void peers_heard(struct room *room, uint32_t peer, unsigned news, enum heard_how
         room->joined_ns = now;
         room->list_wait_ns = 0;
     }
+    if (news & (FLEET_NEWS_PEER | FLEET_NEWS_RESTARTED))
+        begin_anew(room, peer);
     if (news & (FLEET_NEWS_PEER | FLEET_NEWS_ENDPOINT))
         look_after(room, peer, now);
     if (news & (FLEET_NEWS_OFFERS | FLEET_NEWS_PEER | FLEET_NEWS_RESTARTED | FLEET_NEWS_BACK))

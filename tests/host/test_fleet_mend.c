@@ -1,7 +1,8 @@
-/* What goes wrong in a fleet is mended at once: states that were lost, a book that was
- * taken for a copy. */
+/* What goes wrong in a fleet is mended at once: states that were lost, a copy that is ahead of its owner, a
+ * book that was taken for a copy. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <libgen.h>
 #include <zmq.h>
 
 #include "agent/mesh_frames.h"
@@ -119,6 +120,83 @@ static void test_a_lost_state_is_fetched_at_once(void **state)
     assert_true(all / (2 * ROUNDS) < stage_patience(300));
 }
 
+/* ---- a copy that is ahead of its owner ------------------------------------------------------- */
+
+static void path_of_epoch(char *path, size_t size)
+{
+    char directory[TEMP_DIR_MAX];
+    snprintf(directory, sizeof directory, "%s", stage_dir);
+    snprintf(path, size, "%s/leasehold/x.epoch", dirname(directory));
+}
+
+/* The host has lost all that it kept: its next epoch is this one. */
+static void forget_all(const struct fleet_host *host, uint64_t next)
+{
+    char path[TEMP_DIR_MAX + 16 + HOST_TABLE_NAME_SIZE], name[HOST_TABLE_NAME_SIZE];
+    host_table_name("x", name);
+    snprintf(path, sizeof path, "%s/%s", host->directory, name);
+    assert_int_equal(unlink(path), 0);
+    path_of_epoch(path, sizeof path);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    assert_true(fprintf(file, "%llu\n", (unsigned long long)next - 2) > 0); /* made, and raised */
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Its book at m5 says what it says, by the words of an epoch that is far above the clock's. */
+static uint64_t go_ahead(struct fleet_host *z4, struct fleet_host *m5)
+{
+    char lease[WIRE_LEASE_MAX + 1];
+    fleet_await_owner(m5, "x", "z4", "live");
+    acquire(z4, lease);
+    ask_for(MESSAGE_RELEASE, "x");
+    strcpy(request.lease, lease);
+    request.epoch = reply.epoch + 100000;
+    assert_int_equal(ask(z4)->verdict, MESSAGE_GONE);
+    uint64_t epoch = reply.epoch;
+    assert_true(epoch > request.epoch);
+    for (int i = 0; i < 10; i++) { /* and of many versions */
+        acquire(z4, lease);
+        await_seen(m5, "x", 1, 0);
+        release(z4, lease);
+        await_seen(m5, "x", 0, 0);
+    }
+    return epoch;
+}
+
+static void come_back(uint64_t lost)
+{
+    char lease[WIRE_LEASE_MAX + 1];
+    struct fleet_host *z4 = fleet_add("z4", "x=static:1,own=yes", NULL);
+    struct fleet_host *m5 = fleet_add("m5", NULL, z4);
+    uint64_t epoch = go_ahead(z4, m5);
+    stage_kill(z4->pid);
+    forget_all(z4, epoch - lost);
+    fleet_start(z4);
+    acquire(z4, lease);
+    uint64_t began = reply.epoch;
+    await_seen(m5, "x", 1, 0);
+    verify(z4, lease);
+    assert_true(reply.epoch > epoch);
+    if (lost > 0)
+        assert_true(began < epoch);
+    await_seen(m5, "x", 0, 1);
+    release(z4, lease);
+    await_seen(m5, "x", 0, 0);
+}
+
+static void test_an_owner_with_an_older_epoch_is_told(void **state)
+{
+    (void)state;
+    come_back(1000);
+}
+
+static void test_an_owner_with_the_same_epoch_is_told(void **state)
+{
+    (void)state;
+    come_back(0);
+}
+
 /* ---- a book that was taken for a copy -------------------------------------------------------- */
 
 static void take_for_a_copy(const struct fleet_host *host)
@@ -188,6 +266,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         played(test_a_lost_state_is_fetched_at_once),
+        played(test_an_owner_with_an_older_epoch_is_told),
+        played(test_an_owner_with_the_same_epoch_is_told),
         played(test_a_book_taken_for_a_copy_is_the_owners_again),
         played(test_what_is_published_is_no_copy),
     };
