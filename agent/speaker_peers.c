@@ -150,6 +150,7 @@ static void begin_contact(struct room *room, uint32_t index)
     *contact = (struct contact){.hello = false};
     memcpy(contact->connected, connected, sizeof connected);
     snprintf(contact->endpoint, sizeof contact->endpoint, "%s", peer->in_use ? peer->endpoint : "");
+    contact->is_self = contact->endpoint[0] && strcmp(contact->endpoint, room->endpoint) == 0;
 }
 
 /* Of two who were told of each other at the same time one asks, which tells the other enough; where the
@@ -298,6 +299,8 @@ void peers_hello_ended(struct room *room, uint32_t peer, bool answered, bool is_
 {
     struct contact *contact = &room->contacts[peer];
     contact->failures = answered ? 0 : contact->failures + 1;
+    if (is_self && !contact->is_self)
+        room->routes_changed = true; /* it is not shown any more */
     contact->is_self = contact->is_self || is_self;
     if (answered)
         contact->hello = contact->unmet = false;

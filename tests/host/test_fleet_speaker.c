@@ -59,6 +59,34 @@ static void test_the_owner_is_known_to_all(void **state)
     lease_agent_close(&agent);
 }
 
+static bool has_peers(void *arg)
+{
+    struct routes *routes = fleet_routes(arg);
+    bool has = routes && routes->peer_count > 0;
+    routes_free(&routes);
+    return has;
+}
+
+/* By its number it is known at once; by a name it answers itself, after which nothing may be left of it
+ * in the file: hence the time. */
+static void test_a_host_is_no_peer_of_its_own(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct fleet_host *host = fleet_prepare(names[i], NULL, NULL);
+        unsigned port;
+        assert_int_equal(sscanf(host->listen, "tcp://127.0.0.1:%u", &port), 1);
+        snprintf(host->peers[host->peer_count++], FLEET_ENDPOINT_SIZE, "tcp://%s:%u",
+                 i == 0 ? "127.0.0.1" : "localhost", port);
+        fleet_start(host);
+        if (i == 0)
+            assert_false(has_peers(host));
+    }
+    usleep(2500000);
+    for (int i = 0; i < 2; i++)
+        assert_false(has_peers(&fleet_hosts[i]));
+}
+
 static void test_the_owner_answers(void **state)
 {
     (void)state;
@@ -448,6 +476,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         played(test_the_owner_is_known_to_all),
+        played(test_a_host_is_no_peer_of_its_own),
         played(test_the_owner_answers),
         played(test_waiting_is_the_owners_queue),
         played(test_a_killed_owner_comes_back),
