@@ -33,10 +33,9 @@ struct prober {
     struct provider *provider;
     struct probe_target *target;
     uint32_t demand_seen; /* of the provider's words, as last acted upon */
-    uint32_t demand_started;
-    bool has_office; /* we are the prober in the provider's words */
-    bool recovered;  /* the server has got to a question that it had left waiting */
-    bool parked;     /* `reading` waits for the book's lock */
+    bool has_office;      /* we are the prober in the provider's words */
+    bool recovered;       /* the server has got to a question that it had left waiting */
+    bool parked;          /* `reading` waits for the book's lock */
     ns_t parked_ns;
     ns_t tick_ns; /* when the book is looked at next */
     struct probe_plan plan;

@@ -239,12 +239,17 @@ static bool outlasts_pause(const struct asked *asked, const struct answer *answe
            answer->retry_ns > now && answer->retry_ns + SPARE_NS <= asked->end_ns;
 }
 
-static void keep_for_pause(struct asked *asked, ns_t until)
+static void unsay(const struct asked *asked)
 {
     struct provider *provider = asked->voice->provider;
     pthread_mutex_lock(&provider->mutex);
     broker_unsay(&provider->broker, asked->request.id);
     pthread_mutex_unlock(&provider->mutex);
+}
+
+static void keep_for_pause(struct asked *asked, ns_t until)
+{
+    unsay(asked);
     asked->missing = MISSING_PAUSE;
     asked->retry_ns = until;
 }
@@ -271,6 +276,34 @@ static bool is_kept(struct asked *asked, const struct answer *answer, ns_t now)
     return true;
 }
 
+static bool is_copy(const struct voice *voice)
+{
+    struct provider *provider = voice->provider;
+    pthread_mutex_lock(&provider->mutex);
+    bool is = book_is_copy(provider->book);
+    pthread_mutex_unlock(&provider->mutex);
+    return is;
+}
+
+/* What a copy of a book says is no owner's word: where a process of this host took ours for one, it is
+ * decided again. */
+static int step_as_owner(struct asked *asked, struct event *event, struct effects *effects)
+{
+    struct voice *voice = asked->voice;
+    for (int tries = 0; tries < 2; tries++) {
+        if (voice->raise_above)
+            room_raise(voice, voice->raise_above);
+        if (voice->raise_above)
+            return LEASE_ELOCKED;
+        int error = provider_step_owing(voice->provider, event, effects, 0, &voice->owed);
+        if (error < 0 || !is_copy(voice))
+            return error;
+        unsay(asked);
+        voice->raise_above = room_epoch(voice) + 1;
+    }
+    return LEASE_ELOCKED;
+}
+
 /* Whether it is to be kept; else the reply is filled in, or *error is set. */
 static bool step(struct room *room, struct asked *asked, struct message *reply, int *error)
 {
@@ -292,11 +325,7 @@ static bool step(struct room *room, struct asked *asked, struct message *reply, 
     }
     if (takes)
         group_reap(provider, REAP_HOLDERS, 0);
-    if (asked->voice->raise_above)
-        room_raise(asked->voice, asked->voice->raise_above);
-    *error = asked->voice->raise_above
-                 ? LEASE_ELOCKED
-                 : provider_step_owing(provider, &event, &effects, 0, &asked->voice->owed);
+    *error = step_as_owner(asked, &event, &effects);
     if (*error == LEASE_ELOCKED) {
         *error = 0;
         return is_locked(room, asked, now, reply);

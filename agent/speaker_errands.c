@@ -50,6 +50,17 @@ static bool fill_obligation(struct room *room, const struct errand *errand, stru
     return voice != NULL;
 }
 
+/* The epoch that its owner is to go above, if it is not there: else nothing that it says is taken here. */
+static uint64_t epoch_to_tell(struct room *room, const struct errand *errand)
+{
+    const struct voice *voice = room_voice(room, errand->provider);
+    const struct fleet_offer *offer = fleet_offer_of(room->fleet, errand->peer, errand->provider);
+    uint64_t epoch = voice ? room_copy(voice->provider).epoch : 0;
+    bool former = voice && offer && offer->epoch == epoch &&
+                  room_is_former(voice, (struct fact){offer->epoch, offer->version});
+    return epoch + former;
+}
+
 static bool send_errand(struct room *room, struct errand *errand)
 {
     static const enum message_op ops[] = {[ERRAND_HELLO] = MESSAGE_HELLO,
@@ -65,8 +76,10 @@ static bool send_errand(struct room *room, struct errand *errand)
         good = fill_hello(room, request);
     if (errand->kind == ERRAND_STATE || errand->kind == ERRAND_LOOK)
         snprintf(request->provider, sizeof request->provider, "%s", errand->provider);
-    if (errand->kind == ERRAND_STATE)
+    if (errand->kind == ERRAND_STATE) {
         request->part = errand->part;
+        request->epoch = epoch_to_tell(room, errand);
+    }
     if (errand->kind == ERRAND_OBLIGATION)
         good = fill_obligation(room, errand, request);
     errand->deadline_ns = host_now_ns() + ANSWER_NS;

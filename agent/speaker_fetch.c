@@ -109,12 +109,14 @@ int fetch_handle(struct room *room, const struct message *request, struct messag
     memcpy(reply->id, room->speaker->id, sizeof reply->id);
     int error;
     struct voice *voice = room_voice(room, request->provider);
-    if (request->provider[0] == '\0')
+    if (request->provider[0] == '\0') {
         error = fetch_list(room, reply);
-    else if (voice && voice->ours)
+    } else if (voice && voice->ours) {
+        room_hear_epoch(voice, request->epoch);
         error = fetch_state(room, voice, request->part, reply);
-    else
+    } else {
         return say_who_owns(room, request, reply);
+    }
     if (error < 0) {
         struct message_bytes none = {NULL, 0};
         reply->beat = reply->peers = reply->state = none;

@@ -197,6 +197,22 @@ uint64_t room_epoch(const struct voice *voice)
     return epoch;
 }
 
+struct fact room_copy(struct provider *provider)
+{
+    struct fact copy = {0};
+    pthread_mutex_lock(&provider->mutex);
+    if (provider->book && book_is_copy(provider->book))
+        copy = (struct fact){.epoch = provider->book->sight.heard_epoch,
+                             .version = provider->book->sight.heard_version};
+    pthread_mutex_unlock(&provider->mutex);
+    return copy;
+}
+
+bool room_is_former(const struct voice *voice, struct fact told)
+{
+    return told.epoch == voice->stood.epoch && told.version < voice->stood.version;
+}
+
 /* The caller holds the mutex and the book's lock. */
 static void end_change(struct provider *provider)
 {
@@ -219,6 +235,7 @@ void room_raise(struct voice *voice, uint64_t above)
         speaker_raise(provider->book, host_epoch_next(provider->name, above));
         end_change(provider);
         voice->raise_above = 0;
+        voice->packed.made_ns = 0;
         voice->fresh = true;
     }
     pthread_mutex_unlock(&provider->mutex);
@@ -238,6 +255,23 @@ bool room_begin_copy(struct voice *voice)
     }
     pthread_mutex_unlock(&provider->mutex);
     return voice->is_copy;
+}
+
+static bool is_book_copy(const struct voice *voice)
+{
+    struct provider *provider = voice->provider;
+    pthread_mutex_lock(&provider->mutex);
+    bool is = provider_look(provider) == 0 && book_is_copy(provider->book);
+    pthread_mutex_unlock(&provider->mutex);
+    return is;
+}
+
+/* A process of this host may take its book for a copy, by what it had read of us before we owned it. */
+bool room_keep(struct voice *voice)
+{
+    if (is_book_copy(voice))
+        room_raise(voice, room_epoch(voice));
+    return voice->raise_above == 0;
 }
 
 void room_hear_epoch(struct voice *voice, uint64_t epoch)
@@ -271,6 +305,15 @@ static void look_at_address(struct room *room, struct provider *provider, ns_t n
     }
 }
 
+static void be_owner(struct room *room, struct voice *voice)
+{
+    uint64_t heard = fleet_epoch(room->fleet, voice->provider->name), epoch = room_epoch(voice);
+    if (voice->is_copy || (heard >= epoch && heard > 0))
+        room_raise(voice, heard > epoch ? heard : epoch);
+    voice->is_copy = false;
+    room_keep(voice);
+}
+
 static void own(struct room *room, struct voice *voice, ns_t now)
 {
     struct provider *provider = voice->provider;
@@ -280,13 +323,8 @@ static void own(struct room *room, struct voice *voice, ns_t now)
     voice->ours = voice->owner == FLEET_SELF;
     if (owner != voice->owner || conflicts != voice->conflicts)
         room->routes_changed = true;
-    uint64_t heard = voice->ours ? fleet_epoch(room->fleet, provider->name) : 0, epoch = 0;
     if (voice->ours)
-        epoch = room_epoch(voice);
-    if (voice->ours && (voice->is_copy || (heard >= epoch && heard > 0)))
-        room_raise(voice, heard > epoch ? heard : epoch);
-    if (voice->ours)
-        voice->is_copy = false;
+        be_owner(room, voice);
     else if (voice->owner < FLEET_PEERS_MAX)
         room_begin_copy(voice);
     if (voice->ours != was_ours)

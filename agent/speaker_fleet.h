@@ -33,6 +33,7 @@ struct packed_state {
     size_t ends[WIRE_PARTS_MAX];
     ns_t made_ns; /* 0: there is none */
     uint64_t epoch, version;
+    uint64_t digest; /* of what in it matters */
 };
 
 /* A lease of this host at a provider that another host owns. */
@@ -43,6 +44,11 @@ struct claimed {
     ns_t told_ns;
 };
 
+/* Of a book, as its owner counts. */
+struct fact {
+    uint64_t epoch, version;
+};
+
 /* One for each provider that the agent knows, in the same order as the probers. */
 struct voice {
     struct provider *provider;
@@ -51,6 +57,8 @@ struct voice {
     uint32_t conflicts;     /* other live owners */
     bool is_copy;           /* the book was told that it is one */
     uint64_t issued, told;  /* epoch and version that we published last as its owner, 0: never */
+    uint64_t told_digest;   /* of that */
+    struct fact stood;      /* the copy, when this owner, or its new incarnation, was first heard */
     uint64_t raise_above;   /* the book's epoch is to go above this one before it grants; 0: no */
     uint32_t change;        /* of the book, when it was last looked at for publishing */
     uint32_t change_now;    /* in this turn, for asked.c */
@@ -100,8 +108,8 @@ struct gather {
     struct heard_lease *leases; /* malloc */
 };
 
-/* The owner is to hear that a lease's holder died, or that one tied to a process lives on. */
-/* That it lives on, that its holder died, that it was given back. */
+/* What the owner is to hear of a lease: that it lives on with its process, that its holder died, that it
+ * was given back. */
 enum owed { OWED_RENEWAL, OWED_DEATH, OWED_RELEASE };
 
 struct obligation {
@@ -155,6 +163,8 @@ struct room {
     ns_t arrival_ns; /* no request that is read now came before this */
     bool to_hear;    /* there may be something in the SUB */
     ns_t hear_ns;    /* it is not looked at before */
+    uint32_t echoes; /* beats that are still to follow a change */
+    ns_t echo_ns;
     ns_t beat_ns, look_ns, own_ns, addresses_ns, joined_ns, written_ns;
     struct routes *before; /* as whoever spoke before us left them, or NULL */
     uint64_t distrusted;   /* how often we distrusted ourselves */
@@ -205,8 +215,13 @@ struct voice *room_voice(struct room *room, const char *provider);
 void room_own(struct room *room); /* who owns what, and our epoch above all others' */
 uint32_t room_peer_of(const struct room *room, const uint8_t *id);
 uint64_t room_epoch(const struct voice *voice);
+struct fact
+room_copy(struct provider *provider); /* what it holds of its owner's; 0: it is no copy */
+/* What the copy holds is of an incarnation of its owner that counted on from there. */
+bool room_is_former(const struct voice *voice, struct fact told);
 void room_raise(struct voice *voice, uint64_t above);
 bool room_begin_copy(struct voice *voice); /* false: the book is locked just now */
+bool room_keep(struct voice *voice);       /* the book of one that is ours is no copy: the same */
 void room_hear_epoch(struct voice *voice, uint64_t epoch);
 void room_looked(struct room *room, struct voice *voice, uint32_t change); /* at the book */
 bool room_is_epoch_mad(uint64_t epoch);
@@ -249,6 +264,7 @@ void hear_beat(struct room *room, const struct gossip_beat *beat, const char *en
 /* A part of a state, from this peer itself. 0, or it is of no use: LEASE_EINVAL. */
 int hear_state(struct room *room, const uint8_t *bytes, size_t size, uint32_t peer,
                uint32_t *parts);
+bool hear_waits_for_book(const struct room *room, uint32_t peer, const char *provider);
 ns_t hear_deadline(const struct room *room);
 
 /* ---- speaker_peers.c */
@@ -256,7 +272,7 @@ int peers_open(struct room *room);
 void peers_close(struct room *room);
 void peers_run(struct room *room, ns_t now);
 ns_t peers_deadline(const struct room *room);
-void peers_heard(struct room *room, uint32_t peer, unsigned news, ns_t now);
+void peers_heard(struct room *room, uint32_t peer, unsigned news, enum heard_how how, ns_t now);
 void peers_introduce(struct room *room, uint32_t peer, ns_t now);
 void peers_distrust(struct room *room);
 /* What is to be asked next, taken off the list: who somebody is, a state that is missing, whom

@@ -60,7 +60,7 @@ void hear_beat(struct room *room, const struct gossip_beat *beat, const char *en
         return;
     room->contacts[peer].digest = beat->peer_digest;
     room->contacts[peer].count = beat->peer_count;
-    peers_heard(room, peer, news, now);
+    peers_heard(room, peer, news, how, now);
     if (how == HEARD_PUBLISHED && (news & NEWS_OF_A_STRANGER))
         peers_introduce(room, peer, now);
 }
@@ -173,6 +173,15 @@ static bool take_leases(struct room *room, struct gather *gather, uint32_t count
     return true;
 }
 
+/* The book may hold what is newer, and passes over this: the owner hears of it when it is asked. */
+static bool is_taken(const struct voice *voice, struct provider *provider,
+                     const struct heard_state *state)
+{
+    struct fact told = {state->epoch, state->version}, copy = room_copy(provider);
+    return copy.epoch == told.epoch && copy.version >= told.version &&
+           !(voice && room_is_former(voice, told));
+}
+
 /* Whether it is done with; else it is tried again. */
 static bool apply(struct room *room, struct gather *gather, ns_t now)
 {
@@ -190,7 +199,7 @@ static bool apply(struct room *room, struct gather *gather, ns_t now)
     error = provider_step(provider, &event, &effects, 0);
     if (error == LEASE_ELOCKED)
         return now - gather->complete_ns > BOOK_NS;
-    if (error == 0) {
+    if (error == 0 && is_taken(voice, provider, &gather->state)) {
         fleet_applied(room->fleet, gather->peer, gather->provider, gather->state.epoch,
                       gather->state.version);
         claims_hand_back(room, provider, &gather->state, now);
@@ -286,6 +295,17 @@ void hear_run(struct room *room)
         if (done)
             drop_gather(gather);
     }
+}
+
+bool hear_waits_for_book(const struct room *room, uint32_t peer, const char *provider)
+{
+    for (uint32_t i = 0; i < ROOM_GATHERS; i++) {
+        const struct gather *gather = &room->gathers[i];
+        if (gather->in_use && gather->complete && gather->peer == peer &&
+            strcmp(gather->provider, provider) == 0)
+            return true;
+    }
+    return false;
 }
 
 ns_t hear_deadline(const struct room *room)

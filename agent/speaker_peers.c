@@ -12,6 +12,7 @@
 #include "broker/host_random.h"
 
 #define GAP_NS         (150 * NS_PER_MS) /* for what was published to arrive by itself */
+#define LOST_NS        (20 * NS_PER_MS)  /* where it cannot: so many may have lost the same */
 #define LOOK_NS        NS_PER_SEC
 #define HELLO_FIRST_NS NS_PER_SEC /* between two tries, doubled each time */
 #define HELLO_MOST_NS  (60 * NS_PER_SEC)
@@ -149,6 +150,7 @@ static void begin_contact(struct room *room, uint32_t index)
     *contact = (struct contact){.hello = false};
     memcpy(contact->connected, connected, sizeof connected);
     snprintf(contact->endpoint, sizeof contact->endpoint, "%s", peer->in_use ? peer->endpoint : "");
+    contact->is_self = contact->endpoint[0] && strcmp(contact->endpoint, room->endpoint) == 0;
 }
 
 /* Of two who were told of each other at the same time one asks, which tells the other enough; where the
@@ -187,16 +189,29 @@ static bool is_newer(const struct fleet_offer *offer)
            (offer->epoch == offer->applied_epoch && offer->version > offer->applied_version);
 }
 
-static void note_gap(struct room *room, uint32_t peer, const char *provider, ns_t now)
+/* What is published comes in the order in which it was said: a state that a published beat speaks of is
+ * lost, unless it waits here. An answer may have come faster. */
+static ns_t gap_wait(const struct room *room, uint32_t peer, const char *provider,
+                     enum heard_how how)
 {
-    for (uint32_t i = 0; i < room->gap_count; i++)
-        if (room->gaps[i].peer == peer && strcmp(room->gaps[i].provider, provider) == 0)
-            return;
+    bool lost = how == HEARD_PUBLISHED && !hear_waits_for_book(room, peer, provider);
+    return lost ? some_of(LOST_NS) : GAP_NS + some_of(GAP_NS / 3);
+}
+
+static void note_gap(struct room *room, uint32_t peer, const char *provider, ns_t due_ns)
+{
+    for (uint32_t i = 0; i < room->gap_count; i++) {
+        struct gap *gap = &room->gaps[i];
+        if (gap->peer != peer || strcmp(gap->provider, provider) != 0)
+            continue;
+        gap->due_ns = due_ns < gap->due_ns ? due_ns : gap->due_ns;
+        return;
+    }
     if (room->gap_count == ROOM_GAPS)
         return;
     struct gap *gap = &room->gaps[room->gap_count++];
     gap->peer = peer;
-    gap->due_ns = now + GAP_NS + some_of(GAP_NS / 3);
+    gap->due_ns = due_ns;
     snprintf(gap->provider, sizeof gap->provider, "%s", provider);
 }
 
@@ -209,17 +224,27 @@ static bool is_from_owner(const struct room *room, uint32_t peer, const char *pr
     return fleet_owner(room->fleet, provider, owned, now, NULL) == peer;
 }
 
-static void note_gaps(struct room *room, uint32_t peer, ns_t now)
+static void note_gaps(struct room *room, uint32_t peer, enum heard_how how, ns_t now)
 {
     for (uint32_t i = 0; i < room->fleet->offer_count; i++) {
         const struct fleet_offer *offer = &room->fleet->offers[i];
         if (offer->peer == peer && offer->version != 0 && is_newer(offer) &&
             is_from_owner(room, peer, offer->provider, now))
-            note_gap(room, peer, offer->provider, now);
+            note_gap(room, peer, offer->provider, now + gap_wait(room, peer, offer->provider, how));
     }
 }
 
-void peers_heard(struct room *room, uint32_t peer, unsigned news, ns_t now)
+/* What it said before, or who spoke for it, is not to be taken for what it says from now on. */
+static void begin_anew(struct room *room, uint32_t peer)
+{
+    for (uint32_t i = 0; i < room->voice_count; i++) {
+        struct voice *voice = &room->voices[i];
+        if (fleet_offer_of(room->fleet, peer, voice->provider->name))
+            voice->stood = room_copy(voice->provider);
+    }
+}
+
+void peers_heard(struct room *room, uint32_t peer, unsigned news, enum heard_how how, ns_t now)
 {
     if (news & (FLEET_NEWS_PEER | FLEET_NEWS_RESTARTED | FLEET_NEWS_OFFERS | FLEET_NEWS_BACK |
                 FLEET_NEWS_ENDPOINT))
@@ -228,12 +253,14 @@ void peers_heard(struct room *room, uint32_t peer, unsigned news, ns_t now)
         room->joined_ns = now;
         room->list_wait_ns = 0;
     }
+    if (news & (FLEET_NEWS_PEER | FLEET_NEWS_RESTARTED))
+        begin_anew(room, peer);
     if (news & (FLEET_NEWS_PEER | FLEET_NEWS_ENDPOINT))
         look_after(room, peer, now);
     if (news & (FLEET_NEWS_OFFERS | FLEET_NEWS_PEER | FLEET_NEWS_RESTARTED | FLEET_NEWS_BACK))
         room_own(room);
     if (news & FLEET_NEWS_GAP)
-        note_gaps(room, peer, now);
+        note_gaps(room, peer, how, now);
 }
 
 /* It began anew, or did not hear us either: it may not know us any more. */
@@ -272,6 +299,8 @@ void peers_hello_ended(struct room *room, uint32_t peer, bool answered, bool is_
 {
     struct contact *contact = &room->contacts[peer];
     contact->failures = answered ? 0 : contact->failures + 1;
+    if (is_self && !contact->is_self)
+        room->routes_changed = true; /* it is not shown any more */
     contact->is_self = contact->is_self || is_self;
     if (answered)
         contact->hello = contact->unmet = false;

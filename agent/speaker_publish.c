@@ -13,6 +13,11 @@
 #define JOINING_NS  (100 * NS_PER_MS) /* between two states while peers come in: they fetch anyway */
 #define JOINED_NS   (3 * NS_PER_SEC)  /* so long after the last one that came */
 
+/* A state that was lost is noticed by a beat that names its version: so there is one soon after a change,
+ * and another one for those who lost that too. */
+#define ECHOES  2
+#define ECHO_NS (100 * NS_PER_MS)
+
 /* ---- packing --------------------------------------------------------------------------------- */
 
 uint64_t publish_version(const struct provider *provider)
@@ -79,6 +84,29 @@ static bool make_room(struct packed_state *packed, size_t wanted)
     return true;
 }
 
+static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
+{
+    const uint8_t *at = bytes;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* Of what somebody may decide by; how old it is, and what has left to run, changes all the time. */
+static uint64_t digest_of(const struct gossip_state *state, const struct gossip_lease *leases,
+                          uint32_t count)
+{
+    uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), &state->epoch, sizeof state->epoch);
+    int32_t counts[] = {state->slots_total, state->in_flight, state->strangers, state->waiting};
+    hash = mix(hash, counts, sizeof counts);
+    hash = mix(hash, state->health, strlen(state->health));
+    for (uint32_t i = 0; i < count; i++) {
+        hash = mix(hash, leases[i].lease, strlen(leases[i].lease));
+        hash = mix(hash, &leases[i].state, sizeof leases[i].state);
+    }
+    return hash;
+}
+
 static int pack_parts(struct room *room, struct packed_state *packed, struct gossip_state *state,
                       uint32_t count)
 {
@@ -119,10 +147,13 @@ int publish_pack(struct room *room, struct voice *voice, ns_t age_ns)
     if (provider->has_spec)
         snprintf(state.group, sizeof state.group, "%s", provider->spec.group);
     packed->made_ns = 0;
-    int error = pack_parts(room, packed, &state, copy_book(room, voice->provider, &state));
-    if (error == 0)
-        packed->made_ns = now;
-    return error;
+    uint32_t count = copy_book(room, voice->provider, &state);
+    int error = pack_parts(room, packed, &state, count);
+    if (error < 0)
+        return error;
+    packed->digest = digest_of(&state, room->leases, count);
+    packed->made_ns = now;
+    return 0;
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -153,13 +184,19 @@ static void publish_state(struct room *room, struct voice *voice, ns_t now)
     char topic[MESH_TOPIC_MAX];
     voice->due = false;
     voice->published_ns = now;
-    if (publish_pack(room, voice, 0) < 0) {
+    int error = room_keep(voice) ? publish_pack(room, voice, 0) : LEASE_ELOCKED;
+    if (error < 0) {
         voice->due = true;
-        voice->due_ns = now + NS_PER_SEC;
+        voice->due_ns = now + (error == LEASE_ELOCKED ? COALESCE_NS : NS_PER_SEC);
         return;
     }
     voice->issued = voice->packed.epoch;
     voice->told = voice->packed.version;
+    if (voice->packed.digest != voice->told_digest) {
+        room->echoes = ECHOES;
+        room->echo_ns = now + ECHO_NS;
+    }
+    voice->told_digest = voice->packed.digest;
     snprintf(topic, sizeof topic, "state/%s", voice->provider->name);
     const struct packed_state *packed = &voice->packed;
     for (uint32_t i = 0; i < packed->parts; i++) {
@@ -242,6 +279,18 @@ void publish_beat(struct room *room)
         mesh_publish(room->mesh, topic, room->bytes, size);
 }
 
+static bool is_beat_due(struct room *room, ns_t now)
+{
+    bool echoes = room->echoes > 0 && now >= room->echo_ns, due = now >= room->beat_ns;
+    if (echoes) {
+        room->echoes--;
+        room->echo_ns = now + 2 * ECHO_NS;
+    }
+    if (due)
+        room->beat_ns = now + ROOM_BEAT_NS;
+    return echoes || due;
+}
+
 /* ---- the turn -------------------------------------------------------------------------------- */
 
 void publish_run(struct room *room, ns_t now)
@@ -253,15 +302,15 @@ void publish_run(struct room *room, ns_t now)
         else
             claims_run(room, voice, now);
     }
-    if (now < room->beat_ns)
-        return;
-    room->beat_ns = now + ROOM_BEAT_NS;
-    publish_beat(room);
+    if (is_beat_due(room, now))
+        publish_beat(room);
 }
 
 ns_t publish_deadline(const struct room *room)
 {
     ns_t first = room->beat_ns;
+    if (room->echoes > 0 && room->echo_ns < first)
+        first = room->echo_ns;
     for (uint32_t i = 0; i < room->voice_count; i++) {
         const struct voice *voice = &room->voices[i];
         if (voice->ours && voice->due && voice->due_ns < first)

@@ -109,9 +109,12 @@ static void fill(struct room *room, struct routes *routes, ns_t now)
         snprintf(routes->warning, sizeof routes->warning,
                  "another agent has the id of this one, remove " EFFECTIVE_FILE
                  " of one of them and restart it");
-    for (uint32_t i = 0; i < room->fleet->peer_count; i++)
-        if (room->fleet->peers[i].in_use && !room->contacts[i].is_self)
-            add_peer(routes, &room->fleet->peers[i]);
+    for (uint32_t i = 0; i < room->fleet->peer_count; i++) {
+        const struct fleet_peer *known = &room->fleet->peers[i];
+        bool is_self = room->contacts[i].is_self && known->heard_ns == 0;
+        if (known->in_use && !is_self)
+            add_peer(routes, known);
+    }
     for (uint32_t i = 0; i < room->voice_count; i++) {
         const struct voice *voice = &room->voices[i];
         if (voice->ours)

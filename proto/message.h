@@ -108,7 +108,8 @@ enum message_field {
  *          first; with one that the owner does not know, it acquires with that id. left_ms counts
  *          from the first sending of this req plus waited_ms.
  *   fetch  with provider: one part of what the answerer last published of it, in `state`. Without:
- *          its `beat` and the peers that it knows.
+ *          its `beat` and the peers that it knows. `epoch`: what the asker has is of this one, and takes
+ *          no state of a lower one.
  *   forget drop the peer that is called `name`; asked on the same host only.
  *   refusal the reply where the request's op is unknown or could not be read; never ok. */
 #define MESSAGE_OPS(X)                                                                             \
@@ -136,7 +137,8 @@ enum message_field {
       (MESSAGE_HAS_SENDER | MESSAGE_HAS(force) | MESSAGE_HAS(died) | MESSAGE_HAS(epoch)),          \
       MESSAGE_HAS(verdict), MESSAGE_HAS_ANSWER)                                                    \
     X(MESSAGE_FETCH, "fetch", MESSAGE_HAS_NONE,                                                    \
-      (MESSAGE_HAS_SENDER | MESSAGE_HAS(provider) | MESSAGE_HAS(part)), MESSAGE_HAS_NONE,          \
+      (MESSAGE_HAS_SENDER | MESSAGE_HAS(provider) | MESSAGE_HAS(part) | MESSAGE_HAS(epoch)),       \
+      MESSAGE_HAS_NONE,                                                                            \
       (MESSAGE_HAS_SENDER | MESSAGE_HAS(provider) | MESSAGE_HAS(part) | MESSAGE_HAS(parts) |       \
        MESSAGE_HAS(state) | MESSAGE_HAS(beat) | MESSAGE_HAS(peers) | MESSAGE_HAS(owner) |          \
        MESSAGE_HAS(endpoint)))                                                                     \

@@ -1,279 +1,32 @@
 /* Speakers of several hosts, each with a directory of its own: who owns what is known to all, the owner
  * answers, and what it says is seen elsewhere. */
 #define _GNU_SOURCE
-#include <netinet/in.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <zmq.h>
 
-#include "agent/asker.h"
-#include "agent/routes.h"
 #include "broker/host_clock.h"
-#include "tests/lib/host_stage.h"
+#include "tests/lib/fleet_asking.h"
 
-#define HOSTS     3
-#define ENDPOINTS 4
-#define ANSWER_NS (5 * NS_PER_SEC)
-#define ANY_PORT  "tcp://127.0.0.1:0"
-
-struct host {
-    const char *name;
-    char directory[TEMP_DIR_MAX + 8];
-    const char *provider;
-    char listen[FLEET_ENDPOINT_SIZE], publish[FLEET_ENDPOINT_SIZE];
-    char peers[ENDPOINTS][FLEET_ENDPOINT_SIZE];
-    size_t peer_count;
-    pid_t pid;
-};
-
-static struct host hosts[HOSTS] = {{.name = "z4"}, {.name = "m5"}, {.name = "lap"}};
-static struct asker *asker;
-static struct ask asking;
-static struct message request, reply;
-
-/* ---- hosts ----------------------------------------------------------------------------------- */
-
-/* Longer than a test is patient: it is for the test to end us. */
-static void stay(void)
-{
-    pid_t parent = getppid();
-    while (!stage_await(&board->go, 1) && getppid() == parent)
-        continue;
-}
-
-static int speak(int index)
-{
-    struct host *host = &hosts[index];
-    const char *listen = host->listen, *peers[ENDPOINTS];
-    for (size_t i = 0; i < host->peer_count; i++)
-        peers[i] = host->peers[i];
-    struct lease_options options = {.size = sizeof options,
-                                    .directory = host->directory,
-                                    .host = host->name,
-                                    .label = "speaker",
-                                    .providers = &host->provider,
-                                    .provider_count = host->provider ? 1 : 0,
-                                    .flags = LEASE_OPEN_DAEMON,
-                                    .listen = &listen,
-                                    .listen_count = listen[0] ? 1 : 0,
-                                    .publish = host->publish[0] ? host->publish : NULL,
-                                    .peers = peers,
-                                    .peer_count = host->peer_count};
-    char error[512] = "";
-    lease_agent_t *agent = NULL;
-    if (lease_agent_open(&options, &agent, error, sizeof error) < 0)
-        fprintf(stderr, "%s: %s\n", host->name, error);
-    must(agent);
-    stay();
-    lease_agent_close(&agent);
-    return 0;
-}
-
-static struct routes *routes_of(const struct host *host)
-{
-    struct routes *routes = NULL;
-    return routes_read(host->directory, &routes) == 0 ? routes : NULL;
-}
-
-static bool is_bound(void *arg)
-{
-    struct host *host = arg;
-    struct routes *routes = routes_of(host);
-    bool bound = routes && routes->endpoint[0] && routes->publish[0];
-    if (bound) {
-        snprintf(host->listen, sizeof host->listen, "%s", routes->endpoint);
-        snprintf(host->publish, sizeof host->publish, "%s", routes->publish);
-    }
-    routes_free(&routes);
-    return bound;
-}
-
-static void start(struct host *host)
-{
-    char path[160];
-    snprintf(path, sizeof path, "%s/" ROUTES_FILE, host->directory);
-    unlink(path);
-    host->pid = stage_play(speak, (int)(host - hosts));
-    if (host->listen[0])
-        assert_true(eventually(is_bound, host));
-}
-
-static bool is_free(unsigned port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
-    close(fd);
-    return bound;
-}
-
-/* Two that are free, below those that the kernel gives to whoever connects: a peer that dials one that
- * nobody has could be connected with itself. */
-static void find_ports(struct host *host)
-{
-    static unsigned port;
-    if (port == 0)
-        port = 20000 + (unsigned)getpid() * 16 % 12000;
-    while (!is_free(port) || !is_free(port + 1))
-        port = port < 32000 ? port + 2 : 20000;
-    snprintf(host->listen, sizeof host->listen, "tcp://127.0.0.1:%u", port);
-    port += 2;
-}
-
-static void add_host(int index, const char *provider, int peer)
-{
-    struct host *host = &hosts[index];
-    snprintf(host->directory, sizeof host->directory, "%s/%d", stage_dir, index);
-    assert_int_equal(mkdir(host->directory, 0700), 0);
-    host->provider = provider;
-    host->peer_count = 0;
-    host->publish[0] = '\0';
-    find_ports(host);
-    if (peer >= 0)
-        strcpy(host->peers[host->peer_count++], hosts[peer].listen);
-    start(host);
-}
-
-static lease_agent_t *look_at(const struct host *host)
-{
-    lease_agent_t *agent = NULL;
-    struct lease_options options = {.size = sizeof options,
-                                    .directory = host->directory,
-                                    .host = host->name,
-                                    .label = "test",
-                                    .flags = LEASE_OPEN_CLIENT};
-    assert_int_equal(lease_agent_open(&options, &agent, NULL, 0), 0);
-    return agent;
-}
-
-/* ---- what they know -------------------------------------------------------------------------- */
-
-struct wanted {
-    const struct host *at;
-    const char *provider, *owner, *state;
-    uint32_t conflicts;
-};
-
-static bool route_is(void *arg)
-{
-    const struct wanted *wanted = arg;
-    struct routes *routes = routes_of(wanted->at);
-    const struct route *route = routes_find(routes, wanted->provider);
-    bool so = route && strcmp(route->owner, wanted->owner) == 0 &&
-              strcmp(route_state_name(route, host_now_ns()), wanted->state) == 0 &&
-              route->conflicts == wanted->conflicts;
-    routes_free(&routes);
-    return so;
-}
-
-static void await_route(const struct host *at, const char *provider, const char *owner,
-                        const char *state)
-{
-    struct wanted wanted = {at, provider, owner, state, 0};
-    assert_true(eventually(route_is, &wanted));
-}
-
-struct seen {
-    lease_agent_t *agent;
-    const char *provider;
-    int64_t leased, dispatched;
-    uint64_t epoch;
-};
-
-static bool is_seen(void *arg)
-{
-    struct seen *seen = arg;
-    struct lease_view view;
-    if (!stage_look(seen->agent, seen->provider, &view))
-        return false;
-    seen->epoch = view.epoch;
-    return view.leased == seen->leased && view.dispatched == seen->dispatched;
-}
-
-static int64_t await_seen(const struct host *at, const char *provider, int64_t leased,
-                          int64_t dispatched)
-{
-    struct seen seen = {look_at(at), provider, leased, dispatched, 0};
-    int64_t began = test_now_ns();
-    bool so = eventually(is_seen, &seen);
-    int64_t took = (test_now_ns() - began) / NS_PER_MS;
-    lease_agent_close(&seen.agent);
-    if (!so)
-        fail_msg("%s does not see %lld leased, %lld dispatched of %s", at->name, (long long)leased,
-                 (long long)dispatched, provider);
-    return took;
-}
-
-/* ---- asking ---------------------------------------------------------------------------------- */
-
-static struct message *ask_for(enum message_op op, const char *provider)
-{
-    static const uint8_t drawn[WIRE_ID_BYTES];
-    message_request(&request, op, drawn);
-    strcpy(request.name, "third");
-    if (provider)
-        strcpy(request.provider, provider);
-    return &request;
-}
-
-static const struct message *ask(const struct host *host)
-{
-    assert_int_equal(
-        ask_once(asker, host->listen, &request, &reply, host_now_ns() + ANSWER_NS, &asking), 0);
-    return &reply;
-}
-
-static void acquire(const struct host *host, char *lease)
-{
-    ask_for(MESSAGE_ACQUIRE, "x");
-    strcpy(request.label, "subagent/7");
-    request.holder_pid = 4242;
-    assert_true(ask(host)->ok);
-    assert_int_equal(reply.verdict, MESSAGE_GRANTED);
-    assert_in_range(reply.left_ms, 5000, 10000);
-    strcpy(lease, reply.lease);
-}
-
-static uint64_t verify(const struct host *host, const char *lease)
-{
-    ask_for(MESSAGE_VERIFY, "x");
-    strcpy(request.lease, lease);
-    assert_true(ask(host)->ok);
-    assert_int_equal(reply.verdict, MESSAGE_GO);
-    assert_true(reply.dispatched);
-    assert_true(reply.state_version > 0 && reply.epoch > 0);
-    return reply.token;
-}
-
-static void release(const struct host *host, const char *lease)
-{
-    ask_for(MESSAGE_RELEASE, "x");
-    strcpy(request.lease, lease);
-    assert_true(ask(host)->ok);
-    assert_int_equal(reply.verdict, MESSAGE_GONE);
-}
-
-/* ---- the tests ------------------------------------------------------------------------------- */
+static const char *const names[] = {"z4", "m5", "lap"};
 
 static int set_up(void **state)
 {
     int failed = stage_set_up(state);
-    for (int i = 0; i < HOSTS; i++) {
-        const char *name = hosts[i].name;
-        hosts[i] = (struct host){.name = name};
-    }
-    return failed ? failed : asker_open(&asker);
+    fleet_stage_reset();
+    return failed ? failed : fleet_asking_open();
 }
 
 static int tear_down(void **state)
 {
-    ask_free(&asking);
-    asker_close(&asker);
+    fleet_asking_close();
     return stage_tear_down(state);
+}
+
+/* The next of those names; peer: the index of the one that it is told of, -1 none. */
+static void add_host(int index, const char *provider, int peer)
+{
+    fleet_add(names[index], provider, peer < 0 ? NULL : &fleet_hosts[peer]);
 }
 
 #define played(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -284,26 +37,54 @@ static void test_the_owner_is_known_to_all(void **state)
     add_host(0, "x=static:1,own=yes", -1);
     add_host(1, NULL, 0);
     add_host(2, NULL, 1); /* hears of z4 by m5 alone */
-    for (int i = 0; i < HOSTS; i++)
-        await_route(&hosts[i], "x", "z4", "live");
-    struct routes *routes = routes_of(&hosts[2]);
-    assert_string_equal(routes_find(routes, "x")->endpoint, hosts[0].listen);
+    for (int i = 0; i < 3; i++)
+        fleet_await_owner(&fleet_hosts[i], "x", "z4", "live");
+    struct routes *routes = fleet_routes(&fleet_hosts[2]);
+    assert_string_equal(routes_find(routes, "x")->endpoint, fleet_hosts[0].listen);
     assert_int_equal(routes->peer_count, 2);
     routes_free(&routes);
 
     char lease[LEASE_ID_SIZE];
-    lease_agent_t *agent = look_at(&hosts[0]);
+    lease_agent_t *agent = fleet_client(&fleet_hosts[0]);
     struct lease held;
     assert_int_equal(lease_acquire(agent, "x", NULL, &held, NULL), 0);
-    for (int i = 0; i < HOSTS; i++)
-        print_message("held seen at %s after %lld ms\n", hosts[i].name,
-                      (long long)await_seen(&hosts[i], "x", 1, 0));
+    for (int i = 0; i < 3; i++)
+        print_message("held seen at %s after %lld ms\n", fleet_hosts[i].name,
+                      (long long)await_seen(&fleet_hosts[i], "x", 1, 0));
     assert_int_equal(lease_verify(agent, held.id, NULL, &held, NULL), 0);
-    assert_true(await_seen(&hosts[2], "x", 0, 1) < stage_patience(1000));
+    assert_true(await_seen(&fleet_hosts[2], "x", 0, 1) < stage_patience(1000));
     strcpy(lease, held.id);
     assert_int_equal(lease_release(agent, held.id, 0), 0);
-    assert_true(await_seen(&hosts[2], "x", 0, 0) < stage_patience(1000));
+    assert_true(await_seen(&fleet_hosts[2], "x", 0, 0) < stage_patience(1000));
     lease_agent_close(&agent);
+}
+
+static bool has_peers(void *arg)
+{
+    struct routes *routes = fleet_routes(arg);
+    bool has = routes && routes->peer_count > 0;
+    routes_free(&routes);
+    return has;
+}
+
+/* By its number it is known at once; by a name it answers itself, after which nothing may be left of it
+ * in the file: hence the time. */
+static void test_a_host_is_no_peer_of_its_own(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct fleet_host *host = fleet_prepare(names[i], NULL, NULL);
+        unsigned port;
+        assert_int_equal(sscanf(host->listen, "tcp://127.0.0.1:%u", &port), 1);
+        snprintf(host->peers[host->peer_count++], FLEET_ENDPOINT_SIZE, "tcp://%s:%u",
+                 i == 0 ? "127.0.0.1" : "localhost", port);
+        fleet_start(host);
+        if (i == 0)
+            assert_false(has_peers(host));
+    }
+    usleep(2500000);
+    for (int i = 0; i < 2; i++)
+        assert_false(has_peers(&fleet_hosts[i]));
 }
 
 static void test_the_owner_answers(void **state)
@@ -312,44 +93,44 @@ static void test_the_owner_answers(void **state)
     char lease[WIRE_LEASE_MAX + 1];
     add_host(0, "x=static:1,own=yes", -1);
     add_host(1, NULL, 0);
-    await_route(&hosts[1], "x", "z4", "live");
-    acquire(&hosts[0], lease);
-    assert_true(await_seen(&hosts[1], "x", 1, 0) < stage_patience(1000));
-    uint64_t token = verify(&hosts[0], lease);
-    assert_int_equal(verify(&hosts[0], lease), token); /* a go asked again is the same */
-    assert_true(await_seen(&hosts[1], "x", 0, 1) < stage_patience(1000));
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    acquire(&fleet_hosts[0], lease);
+    assert_true(await_seen(&fleet_hosts[1], "x", 1, 0) < stage_patience(1000));
+    uint64_t token = verify(&fleet_hosts[0], lease);
+    assert_int_equal(verify(&fleet_hosts[0], lease), token); /* a go asked again is the same */
+    assert_true(await_seen(&fleet_hosts[1], "x", 0, 1) < stage_patience(1000));
 
     ask_for(MESSAGE_RENEW, "x");
     strcpy(request.lease, lease);
-    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GRANTED);
+    assert_int_equal(ask(&fleet_hosts[0])->verdict, MESSAGE_GRANTED);
     assert_in_range(reply.left_ms, 25000, 30000);
 
     ask_for(MESSAGE_VERIFY, "x"); /* nothing is free: refused, with the state */
-    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_NO);
+    assert_int_equal(ask(&fleet_hosts[0])->verdict, MESSAGE_NO);
     assert_true(reply.ok && reply.state.size > 0);
     assert_non_null(strstr(reply.text, "subagent/7"));
 
     ask_for(MESSAGE_ACQUIRE, "x");
-    assert_false(ask(&hosts[1])->ok);
+    assert_false(ask(&fleet_hosts[1])->ok);
     assert_int_equal(reply.error, LEASE_ENOTOWNER);
     assert_string_equal(reply.owner, "z4");
-    assert_string_equal(reply.endpoint, hosts[0].listen);
+    assert_string_equal(reply.endpoint, fleet_hosts[0].listen);
 
-    release(&hosts[0], lease);
-    release(&hosts[0], lease);
+    release(&fleet_hosts[0], lease);
+    release(&fleet_hosts[0], lease);
     ask_for(MESSAGE_RENEW, "x");
     strcpy(request.lease, lease);
-    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GONE);
+    assert_int_equal(ask(&fleet_hosts[0])->verdict, MESSAGE_GONE);
 
     ask_for(MESSAGE_VERIFY, "x"); /* acquires and verifies in one */
-    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GO);
+    assert_int_equal(ask(&fleet_hosts[0])->verdict, MESSAGE_GO);
     assert_true(reply.token > token);
     strcpy(lease, reply.lease);
-    release(&hosts[0], lease);
+    release(&fleet_hosts[0], lease);
 
     ask_for(MESSAGE_RENEW, "x");
     strcpy(request.lease, "nonsense");
-    assert_int_equal(ask(&hosts[0])->error, LEASE_EINVAL);
+    assert_int_equal(ask(&fleet_hosts[0])->error, LEASE_EINVAL);
 }
 
 static void test_waiting_is_the_owners_queue(void **state)
@@ -359,22 +140,22 @@ static void test_waiting_is_the_owners_queue(void **state)
     struct ask asks[2] = {0};
     uint8_t req[WIRE_ID_BYTES] = {0};
     add_host(0, "x=static:1,own=yes", -1);
-    acquire(&hosts[0], first);
-    verify(&hosts[0], first);
+    acquire(&fleet_hosts[0], first);
+    verify(&fleet_hosts[0], first);
     for (int i = 0; i < 2; i++) { /* the second is a duplicate of the first */
         ask_for(MESSAGE_VERIFY, "x");
         if (i == 1)
             memcpy(request.req, req, sizeof req);
         request.wait_ms = 20000;
-        assert_int_equal(ask_send(asker, hosts[0].listen, &request, &asks[i]), 0);
+        assert_int_equal(ask_send(fleet_asker, fleet_hosts[0].listen, &request, &asks[i]), 0);
         memcpy(req, asks[i].req, sizeof req);
     }
     assert_int_equal(ask_receive(&asks[0], &reply, host_now_ns() + 300 * NS_PER_MS),
                      LEASE_ETIMEOUT);
-    release(&hosts[0], first);
+    release(&fleet_hosts[0], first);
     uint64_t tokens[2];
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(ask_receive(&asks[i], &reply, host_now_ns() + ANSWER_NS), 0);
+        assert_int_equal(ask_receive(&asks[i], &reply, host_now_ns() + FLEET_ANSWER_NS), 0);
         assert_int_equal(reply.verdict, MESSAGE_GO);
         assert_true(reply.waited_ms >= 100);
         tokens[i] = reply.token;
@@ -385,10 +166,10 @@ static void test_waiting_is_the_owners_queue(void **state)
 
     ask_for(MESSAGE_VERIFY, "x"); /* and a wait ends */
     request.wait_ms = 200;
-    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_NO);
+    assert_int_equal(ask(&fleet_hosts[0])->verdict, MESSAGE_NO);
     assert_true(reply.ok);
-    release(&hosts[0], first);
-    await_seen(&hosts[0], "x", 0, 0);
+    release(&fleet_hosts[0], first);
+    await_seen(&fleet_hosts[0], "x", 0, 0);
 }
 
 static void test_a_killed_owner_comes_back(void **state)
@@ -397,22 +178,22 @@ static void test_a_killed_owner_comes_back(void **state)
     char lease[WIRE_LEASE_MAX + 1], second[WIRE_LEASE_MAX + 1];
     add_host(0, "x=static:2,own=yes", -1);
     add_host(1, NULL, 0);
-    await_route(&hosts[1], "x", "z4", "live");
-    acquire(&hosts[0], lease);
-    uint64_t token = verify(&hosts[0], lease), epoch = reply.epoch;
-    await_seen(&hosts[1], "x", 0, 1);
-    stage_kill(hosts[0].pid);
-    await_route(&hosts[1], "x", "z4", "stale");
-    start(&hosts[0]);
-    assert_int_equal(verify(&hosts[0], lease), token);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    acquire(&fleet_hosts[0], lease);
+    uint64_t token = verify(&fleet_hosts[0], lease), epoch = reply.epoch;
+    await_seen(&fleet_hosts[1], "x", 0, 1);
+    stage_kill(fleet_hosts[0].pid);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "stale");
+    fleet_start(&fleet_hosts[0]);
+    assert_int_equal(verify(&fleet_hosts[0], lease), token);
     assert_true(reply.epoch > epoch);
-    await_route(&hosts[1], "x", "z4", "live");
-    acquire(&hosts[0], second);
-    assert_true(verify(&hosts[0], second) > token);
-    await_seen(&hosts[1], "x", 0, 2);
-    release(&hosts[0], lease);
-    release(&hosts[0], second);
-    await_seen(&hosts[1], "x", 0, 0);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    acquire(&fleet_hosts[0], second);
+    assert_true(verify(&fleet_hosts[0], second) > token);
+    await_seen(&fleet_hosts[1], "x", 0, 2);
+    release(&fleet_hosts[0], lease);
+    release(&fleet_hosts[0], second);
+    await_seen(&fleet_hosts[1], "x", 0, 0);
 }
 
 /* The one that had a peer configured is restarted, and the other one, which had none. */
@@ -422,14 +203,15 @@ static void test_peers_find_each_other_again(void **state)
     add_host(0, "x=static:1,own=yes", -1);
     add_host(1, "y=static:1,own=yes", 0);
     for (int round = 0; round < 2; round++) {
-        await_route(&hosts[0], "y", "m5", "live");
-        await_route(&hosts[1], "x", "z4", "live");
-        stage_kill(hosts[round].pid);
-        await_route(&hosts[!round], round ? "y" : "x", hosts[round].name, "stale");
-        start(&hosts[round]);
+        fleet_await_owner(&fleet_hosts[0], "y", "m5", "live");
+        fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+        stage_kill(fleet_hosts[round].pid);
+        fleet_await_owner(&fleet_hosts[!round], round ? "y" : "x", fleet_hosts[round].name,
+                          "stale");
+        fleet_start(&fleet_hosts[round]);
     }
-    await_route(&hosts[0], "y", "m5", "live");
-    await_route(&hosts[1], "x", "z4", "live");
+    fleet_await_owner(&fleet_hosts[0], "y", "m5", "live");
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
 }
 
 static void test_two_owners_do_not_flap(void **state)
@@ -438,25 +220,23 @@ static void test_two_owners_do_not_flap(void **state)
     char lease[WIRE_LEASE_MAX + 1];
     add_host(0, "x=static:1,own=yes", -1); /* z4 */
     add_host(1, "x=static:1,own=yes", 0);  /* m5: the smaller name */
-    struct wanted wanted[2] = {{&hosts[0], "x", "m5", "conflict", 1},
-                               {&hosts[1], "x", "m5", "conflict", 1}};
     for (int i = 0; i < 2; i++)
-        assert_true(eventually(route_is, &wanted[i]));
+        fleet_await_conflict(&fleet_hosts[i], "x", "m5", 1);
     ask_for(MESSAGE_VERIFY, "x");
-    assert_false(ask(&hosts[0])->ok);
+    assert_false(ask(&fleet_hosts[0])->ok);
     assert_int_equal(reply.error, LEASE_ENOTOWNER);
     assert_string_equal(reply.owner, "m5");
-    acquire(&hosts[1], lease);
-    verify(&hosts[1], lease);
-    await_seen(&hosts[0], "x", 0, 1);
-    release(&hosts[1], lease);
-    await_seen(&hosts[0], "x", 0, 0);
+    acquire(&fleet_hosts[1], lease);
+    verify(&fleet_hosts[1], lease);
+    await_seen(&fleet_hosts[0], "x", 0, 1);
+    release(&fleet_hosts[1], lease);
+    await_seen(&fleet_hosts[0], "x", 0, 0);
 
-    stage_kill(hosts[1].pid); /* then there is one left, which answers with larger tokens */
+    stage_kill(fleet_hosts[1].pid); /* then there is one left, which answers with larger tokens */
     uint64_t token = reply.token;
-    await_route(&hosts[0], "x", "z4", "live");
-    acquire(&hosts[0], lease);
-    assert_true(verify(&hosts[0], lease) > token);
+    fleet_await_owner(&fleet_hosts[0], "x", "z4", "live");
+    acquire(&fleet_hosts[0], lease);
+    assert_true(verify(&fleet_hosts[0], lease) > token);
 }
 
 /* ---- being stopped --------------------------------------------------------------------------- */
@@ -467,35 +247,35 @@ static void test_a_stopped_owner_distrusts_itself(void **state)
     char held[WIRE_LEASE_MAX + 1], kept[WIRE_LEASE_MAX + 1];
     add_host(0, "x=static:2,own=yes", -1);
     add_host(1, NULL, 0);
-    await_route(&hosts[1], "x", "z4", "live");
-    acquire(&hosts[0], kept);
-    verify(&hosts[0], kept);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    acquire(&fleet_hosts[0], kept);
+    verify(&fleet_hosts[0], kept);
     uint64_t epoch = reply.epoch;
     ask_for(MESSAGE_ACQUIRE, "x");
     request.ttl_ms = 1000;
-    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GRANTED);
+    assert_int_equal(ask(&fleet_hosts[0])->verdict, MESSAGE_GRANTED);
     strcpy(held, reply.lease);
-    kill(hosts[0].pid, SIGSTOP);
-    await_route(&hosts[1], "x", "z4", "stale");
+    kill(fleet_hosts[0].pid, SIGSTOP);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "stale");
     struct ask late = {0};
     ask_for(MESSAGE_VERIFY, "x"); /* nobody will listen when it is read */
     request.budget_ms = 100;
     strcpy(request.lease, held);
-    assert_int_equal(ask_send(asker, hosts[0].listen, &request, &late), 0);
+    assert_int_equal(ask_send(fleet_asker, fleet_hosts[0].listen, &request, &late), 0);
     assert_int_equal(ask_receive(&late, &reply, host_now_ns() + 6 * NS_PER_SEC), LEASE_ETIMEOUT);
-    kill(hosts[0].pid, SIGCONT);
-    assert_int_equal(ask_receive(&late, &reply, host_now_ns() + ANSWER_NS), 0);
+    kill(fleet_hosts[0].pid, SIGCONT);
+    assert_int_equal(ask_receive(&late, &reply, host_now_ns() + FLEET_ANSWER_NS), 0);
     assert_int_not_equal(reply.verdict, MESSAGE_GO);
     ask_free(&late);
     do { /* what came with the late one is taken to be as late */
         ask_for(MESSAGE_VERIFY, "x");
         strcpy(request.lease, held);
-    } while (ask(&hosts[0])->undecided);
+    } while (ask(&fleet_hosts[0])->undecided);
     assert_int_equal(reply.verdict, MESSAGE_GONE);
     assert_true(reply.epoch > epoch);
-    verify(&hosts[0], kept);
-    await_route(&hosts[1], "x", "z4", "live");
-    await_seen(&hosts[1], "x", 0, 1);
+    verify(&fleet_hosts[0], kept);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    await_seen(&fleet_hosts[1], "x", 0, 1);
 }
 
 /* ---- holders that die, and those that are elsewhere ------------------------------------------ */
@@ -508,13 +288,13 @@ static void put_text(char *to, const char *text)
 /* Takes the lease of x at m5, which does not own it. */
 static int hold(int index)
 {
-    lease_agent_t *agent = look_at(&hosts[1]);
+    lease_agent_t *agent = fleet_client(&fleet_hosts[1]);
     struct lease lease;
     struct lease_request wish = {.size = sizeof wish, .label = "holder"};
     must(lease_acquire(agent, "x", &wish, &lease, NULL) == 0);
     must(index == 0 || lease_verify(agent, lease.id, NULL, &lease, NULL) == 0);
     atomic_fetch_add(&board->step, 1);
-    stay();
+    fleet_stay();
     lease_agent_close(&agent);
     return 0;
 }
@@ -524,20 +304,20 @@ static void test_the_owner_hears_of_the_dead(void **state)
     (void)state;
     add_host(0, "x=static:1,own=yes", -1);
     add_host(1, NULL, 0);
-    await_route(&hosts[1], "x", "z4", "live");
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
     for (int dispatched = 0; dispatched < 2; dispatched++) {
         uint32_t before = atomic_load(&board->step);
         pid_t holder = stage_play(hold, dispatched);
         assert_true(stage_await(&board->step, before + 1));
-        await_seen(&hosts[0], "x", !dispatched, dispatched);
-        await_seen(&hosts[1], "x", !dispatched, dispatched);
+        await_seen(&fleet_hosts[0], "x", !dispatched, dispatched);
+        await_seen(&fleet_hosts[1], "x", !dispatched, dispatched);
         int64_t began = test_now_ns();
         stage_kill(holder);
-        await_seen(&hosts[0], "x", 0, 0);
+        await_seen(&fleet_hosts[0], "x", 0, 0);
         int64_t took = (test_now_ns() - began) / NS_PER_MS;
         print_message("the owner heard of it after %lld ms\n", (long long)took);
         assert_true(took < stage_patience(3000));
-        await_seen(&hosts[1], "x", 0, 0);
+        await_seen(&fleet_hosts[1], "x", 0, 0);
     }
 }
 
@@ -547,9 +327,9 @@ static void test_leases_by_pid_are_renewed_there(void **state)
     char id[LEASE_ID_SIZE], command[] = "/bin/sleep", seconds[] = "600";
     add_host(0, "x=static:1,own=yes", -1);
     add_host(1, NULL, 0);
-    await_route(&hosts[1], "x", "z4", "live");
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
     pid_t sleeper = stage_start((char *[]){command, seconds, NULL}, NULL, NULL);
-    lease_agent_t *agent = look_at(&hosts[1]);
+    lease_agent_t *agent = fleet_client(&fleet_hosts[1]);
     struct lease_request wish = {
         .size = sizeof wish, .flags = LEASE_BY_PID, .pid = (uint32_t)sleeper, .ttl_ms = 1500};
     struct lease lease;
@@ -561,11 +341,11 @@ static void test_leases_by_pid_are_renewed_there(void **state)
     while (test_now_ns() < until) {
         ask_for(MESSAGE_VERIFY, "x");
         strcpy(request.lease, id);
-        assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GO);
+        assert_int_equal(ask(&fleet_hosts[0])->verdict, MESSAGE_GO);
         usleep(100000);
     }
     stage_kill(sleeper);
-    await_seen(&hosts[0], "x", 0, 0);
+    await_seen(&fleet_hosts[0], "x", 0, 0);
 }
 
 /* ---- an embedded speaker --------------------------------------------------------------------- */
@@ -574,12 +354,12 @@ static int live(int index)
 {
     lease_agent_t *agent = NULL;
     struct lease_options options = {.size = sizeof options,
-                                    .directory = hosts[index].directory,
-                                    .host = hosts[index].name,
+                                    .directory = fleet_hosts[index].directory,
+                                    .host = fleet_hosts[index].name,
                                     .label = "embedded"};
     must(lease_agent_open(&options, &agent, NULL, 0) == 0);
     atomic_fetch_add(&board->step, 1);
-    stay();
+    fleet_stay();
     lease_agent_close(&agent);
     return 0;
 }
@@ -590,28 +370,28 @@ static void test_an_embedded_agent_takes_the_sockets_over(void **state)
     char lease[WIRE_LEASE_MAX + 1];
     add_host(0, "x=static:1,own=yes", -1);
     add_host(1, NULL, 0);
-    await_route(&hosts[1], "x", "z4", "live");
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
     stage_play(live, 0);
     assert_true(stage_await(&board->step, 1));
-    acquire(&hosts[0], lease);
-    uint64_t token = verify(&hosts[0], lease);
+    acquire(&fleet_hosts[0], lease);
+    uint64_t token = verify(&fleet_hosts[0], lease);
     int64_t began = test_now_ns();
-    stage_kill(hosts[0].pid);
+    stage_kill(fleet_hosts[0].pid);
     ask_for(MESSAGE_RENEW, "x");
     strcpy(request.lease, lease);
-    assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GRANTED);
+    assert_int_equal(ask(&fleet_hosts[0])->verdict, MESSAGE_GRANTED);
     int64_t took = (test_now_ns() - began) / NS_PER_MS;
     print_message("answered again after %lld ms\n", (long long)took);
     assert_true(took < stage_patience(2000));
-    await_route(&hosts[1], "x", "z4", "live");
-    release(&hosts[0], lease);
-    acquire(&hosts[0], lease);
-    assert_true(verify(&hosts[0], lease) > token);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    release(&fleet_hosts[0], lease);
+    acquire(&fleet_hosts[0], lease);
+    assert_true(verify(&fleet_hosts[0], lease) > token);
 
-    start(&hosts[0]); /* a daemon gets all of it back */
-    release(&hosts[0], lease);
-    await_route(&hosts[1], "x", "z4", "live");
-    await_seen(&hosts[1], "x", 0, 0);
+    fleet_start(&fleet_hosts[0]); /* a daemon gets all of it back */
+    release(&fleet_hosts[0], lease);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    await_seen(&fleet_hosts[1], "x", 0, 0);
 }
 
 /* ---- many leases ----------------------------------------------------------------------------- */
@@ -624,17 +404,17 @@ static void test_a_large_book_travels_in_parts(void **state)
     label[sizeof label - 1] = '\0';
     add_host(0, "x=static:1024,own=yes", -1);
     add_host(1, NULL, 0);
-    await_route(&hosts[1], "x", "z4", "live");
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
     for (int i = 0; i < 1024; i++) {
         ask_for(MESSAGE_ACQUIRE, "x");
         strcpy(request.label, label);
         request.ttl_ms = 60000;
-        assert_int_equal(ask(&hosts[0])->verdict, MESSAGE_GRANTED);
+        assert_int_equal(ask(&fleet_hosts[0])->verdict, MESSAGE_GRANTED);
     }
-    int64_t took = await_seen(&hosts[1], "x", 1024, 0);
+    int64_t took = await_seen(&fleet_hosts[1], "x", 1024, 0);
     print_message("1,024 leases seen after %lld ms\n", (long long)took);
     add_host(2, NULL, 0); /* and by whoever comes later */
-    await_seen(&hosts[2], "x", 1024, 0);
+    await_seen(&fleet_hosts[2], "x", 1024, 0);
 }
 
 /* ---- rubbish --------------------------------------------------------------------------------- */
@@ -669,10 +449,10 @@ static void test_rubbish_is_counted_only(void **state)
     unsigned seed = 7;
     add_host(0, "x=static:1,own=yes", -1);
     add_host(1, NULL, 0);
-    await_route(&hosts[1], "x", "z4", "live");
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
     void *context = zmq_ctx_new();
-    void *router = dial(context, ZMQ_DEALER, hosts[0].listen);
-    void *published = dial(context, ZMQ_XSUB, hosts[0].publish);
+    void *router = dial(context, ZMQ_DEALER, fleet_hosts[0].listen);
+    void *published = dial(context, ZMQ_XSUB, fleet_hosts[0].publish);
     for (int i = 0; i < 1000; i++) {
         size_t size = i % 100 == 0 ? sizeof bytes : (size_t)(i * 7) % 3000;
         fill_rubbish(bytes, size, &seed);
@@ -683,19 +463,20 @@ static void test_rubbish_is_counted_only(void **state)
     zmq_close(router);
     zmq_close(published);
     zmq_ctx_term(context);
-    acquire(&hosts[0], lease);
-    verify(&hosts[0], lease);
-    await_seen(&hosts[1], "x", 0, 1);
-    release(&hosts[0], lease);
+    acquire(&fleet_hosts[0], lease);
+    verify(&fleet_hosts[0], lease);
+    await_seen(&fleet_hosts[1], "x", 0, 1);
+    release(&fleet_hosts[0], lease);
     atomic_store(&board->go, 1); /* and both end as they should */
     for (int k = 0; k < 2; k++)
-        assert_int_equal(stage_end(hosts[k].pid), 0);
+        assert_int_equal(stage_end(fleet_hosts[k].pid), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         played(test_the_owner_is_known_to_all),
+        played(test_a_host_is_no_peer_of_its_own),
         played(test_the_owner_answers),
         played(test_waiting_is_the_owners_queue),
         played(test_a_killed_owner_comes_back),
