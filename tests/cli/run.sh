@@ -658,6 +658,24 @@ has_tried_often()
     cat /proc/"$1"/task/*/status | grep -q '^voluntary_ctxt_switches:.[0-9]\{3\}'
 }
 
+# Under a lock that is not let go a lease that is over is told of, and ends with its holder
+case_a_lease_that_cannot_be_given_back_is_told()
+{
+    local holder stopped
+    "$lease" run --provider $x x -- sh -c 'touch runs; until test -e on; do sleep 0.02; done; exit 3' 2>err &
+    holder=$!
+    until_true test -e runs
+    stop_in_the_lock
+    touch on
+    wait $holder
+    [ $? = 3 ] || broken "not the command's own code"
+    one_line
+    says err 'warning: not given back yet: x:'
+    says err "book locked by pid $stopped"
+    end_in_the_lock
+    expect 0 run --wait 20 x -- true # it drains first: its work might still run
+}
+
 # Whoever waits for a slot gets it when the lock is let go, and meanwhile any other that gets free.
 case_a_wait_outlasts_a_lock()
 {
