@@ -713,6 +713,7 @@ spoil_under_a_holder()
 case_a_spoilt_book_is_told_by_its_holder()
 {
     spoil_under_a_holder ': >"$LEASE_DIR/x.v1.book"' 'was cut short'
+    spoil_under_a_holder 'truncate -s 100 "$LEASE_DIR/x.v1.book"' 'was cut short'
     spoil_under_a_holder 'rm "$LEASE_DIR/x.v1.book"' 'was removed'
     spoil_under_a_holder 'rm -r "$LEASE_DIR"' 'was removed'
 }
@@ -735,15 +736,20 @@ case_nested_in_a_lease_that_was_taken_again()
     cmp -s shared wanted || broken "shares $(cat shared) instead of $(cat wanted)"
 }
 
-case_an_emptied_book_is_told_by_whoever_finds_it()
+# Whatever was left of it: nobody goes alone for it.
+case_a_book_cut_short_is_told_by_whoever_finds_it()
 {
+    local size
     expect 0 run x -- true
-    : >"$LEASE_DIR/x.v1.book"
-    expect 0 run x -- true
-    one_line
-    says err 'warning: the book of x was empty'
-    expect 0 run x -- true
-    silent err
+    for size in 0 100 5000; do
+        truncate -s $size "$LEASE_DIR/x.v1.book"
+        expect 0 run x -- sh -c 'echo $LEASE_REACH'
+        says out host
+        one_line
+        says err 'warning: somebody cut the book of x short: a new one is begun'
+        expect 0 run x -- true
+        silent err
+    done
 }
 
 case_the_agent_tells_of_a_removed_book()
