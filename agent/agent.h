@@ -88,6 +88,7 @@ struct held {
     bool untold;     /* given back here, but the owner on another host does not know it yet */
     bool undo; /* with untold: an owner that was silent may have granted it, `asked_by` what */
     struct request_id asked_by;
+    ns_t asked_ns;  /* when `asked_by` was sent first: what it grants counts from there */
     ns_t forget_ns; /* of an untold one: it has ended by itself */
     ns_t away_ns;   /* when its owner on another host may be asked out of turn */
     enum reason reason;

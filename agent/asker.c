@@ -3,293 +3,24 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <zmq.h>
 
-#include "agent/ipc.h"
+#include "agent/asker_pool.h"
 #include "agent/lookup.h"
 #include "agent/tcp.h"
 #include "broker/error.h"
 #include "broker/host_clock.h"
-#include "broker/host_fork.h"
 #include "broker/host_random.h"
-
-#define RECONNECT_MS         50 /* up to twice that, at random */
-#define RECONNECT_LONGEST_MS 1000
 
 /* An idle connection that is not there was tried ever more rarely: past this a new one is better. */
 #define IDLE_HOPE_NS (500 * NS_PER_MS)
 
-#define SAID_MAX  16 /* questions that libzmq holds for a peer that does not read */
-#define HEARD_MAX 64 /* replies that it reads ahead of us */
-
 #define AGAIN_NS      (ASKER_AGAIN_MS * NS_PER_MS)
 #define PATIENT_NS    (1000 * NS_PER_MS) /* waiting longer than that, it asks each second */
 #define JUNK_PER_LOOK 64
-
-struct asker {
-    pthread_mutex_t mutex; /* all below */
-    void *context;         /* NULL: nothing was asked yet */
-    uint32_t generation;   /* of forks */
-    unsigned count, idle_count;
-    struct connection *idle; /* the one last used first */
-    struct lookup *names[ASKER_NAMES_MAX];
-};
-
-struct connection {
-    struct connection *next; /* of the idle */
-    void *socket;            /* NULL: the name is still looked up */
-    struct lookup *lookup;
-    int fd;
-    ns_t idle_ns;               /* since when */
-    ns_t asked_ns, again_ns;    /* first sent, to be sent again */
-    bool said, asked, answered; /* said: libzmq has it, once more; asked: it ever had */
-    enum message_op op;
-    size_t size, room;
-    uint8_t *packed; /* NULL: no room yet */
-    char endpoint[ASKER_ENDPOINT_SIZE];
-};
-
-/* ---- the pool -------------------------------------------------------------------------------- */
-
-int asker_open(struct asker **asker)
-{
-    struct asker *self = calloc(1, sizeof *self);
-    if (!self) {
-        return LEASE_ENOMEM;
-    }
-    host_fork_watch();
-    self->generation = host_fork_generation();
-    (void)pthread_mutex_init(&self->mutex, NULL);
-    *asker = self;
-    return 0;
-}
-
-static bool is_forked(const struct asker *self)
-{
-    return self->generation != host_fork_generation();
-}
-
-static void lock(struct asker *self)
-{
-    (void)pthread_mutex_lock(&self->mutex);
-}
-
-static void unlock(struct asker *self)
-{
-    (void)pthread_mutex_unlock(&self->mutex);
-}
-
-static void close_connection(struct connection *connection)
-{
-    if (connection->socket) {
-        (void)zmq_close(connection->socket);
-    }
-    lookup_drop(&connection->lookup);
-    free(connection->packed);
-    free(connection);
-}
-
-void asker_close(struct asker **self_p)
-{
-    struct asker *self = *self_p;
-    *self_p = NULL;
-    if (!self || is_forked(self)) {
-        return;
-    }
-    while (self->idle) {
-        struct connection *connection = self->idle;
-        self->idle = connection->next;
-        close_connection(connection);
-    }
-    for (size_t i = 0; i < ASKER_NAMES_MAX; i++) {
-        lookup_drop(&self->names[i]);
-    }
-    void *no_socket = NULL;
-    ipc_close(&self->context, &no_socket);
-    (void)pthread_mutex_destroy(&self->mutex);
-    free(self);
-}
-
-int asker_check_endpoint(const char *endpoint)
-{
-    return tcp_endpoint_kind(endpoint) == ENDPOINT_BAD ? LEASE_EINVAL : 0;
-}
-
-/* Takes the idle connection to this endpoint that was used last out of the pool, or NULL. */
-static struct connection *take_idle(struct asker *self, const char *endpoint)
-{
-    lock(self);
-    struct connection **link = &self->idle;
-    while (*link && strcmp((*link)->endpoint, endpoint) != 0) {
-        link = &(*link)->next;
-    }
-    struct connection *found = *link;
-    if (found) {
-        *link = found->next;
-        self->idle_count--;
-    }
-    unlock(self);
-    return found;
-}
-
-/* Takes the last one, which was idle for longest, from a list that is not empty. */
-static struct connection *take_oldest(struct asker *self)
-{
-    struct connection **link = &self->idle;
-    while ((*link)->next) {
-        link = &(*link)->next;
-    }
-    struct connection *oldest = *link;
-    *link = NULL;
-    self->idle_count--;
-    return oldest;
-}
-
-static void discard(struct asker *self, struct connection *connection)
-{
-    lock(self);
-    self->count--;
-    unlock(self);
-    close_connection(connection);
-}
-
-static void put_idle(struct asker *self, struct connection *connection)
-{
-    struct connection *too_many = NULL;
-    connection->idle_ns = host_now_ns();
-    lock(self);
-    connection->next = self->idle;
-    self->idle = connection;
-    if (++self->idle_count > ASKER_IDLE_MAX) {
-        too_many = take_oldest(self);
-    }
-    unlock(self);
-    if (too_many) {
-        discard(self, too_many);
-    }
-}
-
-/* ---- dialling -------------------------------------------------------------------------------- */
-
-/* Immediate: nothing is queued for a peer that is not connected, to be said to a later one. */
-static int set_options(void *socket)
-{
-    static const struct {
-        int option, value;
-    } all[] = {{ZMQ_IMMEDIATE, 1}, {ZMQ_SNDHWM, SAID_MAX}, {ZMQ_RCVHWM, HEARD_MAX}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (ipc_option(socket, all[i].option, all[i].value) != 0) {
-            return LEASE_EIO;
-        }
-    }
-    int error = tcp_options(socket);
-    return error != 0 ? error : tcp_reconnect(socket, RECONNECT_MS, RECONNECT_LONGEST_MS);
-}
-
-static int dial(struct asker *self, struct connection *connection, const char *numeric)
-{
-    void *socket;
-    size_t size = sizeof connection->fd;
-    lock(self);
-    int error = self->context ? 0 : ipc_context(ASKER_ASKS_MAX, &self->context);
-    if (error == 0) {
-        error = ipc_socket(self->context, ZMQ_DEALER, &socket);
-    }
-    unlock(self);
-    if (error != 0) {
-        return error;
-    }
-    error = set_options(socket);
-    if (error == 0) {
-        error = tcp_dial(socket, numeric);
-    }
-    if (error == 0 && zmq_getsockopt(socket, ZMQ_FD, &connection->fd, &size) != 0) {
-        error = LEASE_EIO;
-    }
-    if (error != 0) {
-        (void)zmq_close(socket);
-        return error;
-    }
-    connection->socket = socket;
-    return 0;
-}
-
-/* A lookup of this name that is under way, or a new one in the first place that is free. */
-static int find_name(struct asker *self, const char *endpoint, struct lookup **lookup)
-{
-    char numeric[TCP_ENDPOINT_SIZE];
-    struct lookup **free_place = NULL;
-    for (size_t i = 0; i < ASKER_NAMES_MAX; i++) {
-        struct lookup **at = &self->names[i];
-        if (*at && lookup_result(*at, numeric) != LEASE_ETIMEOUT) {
-            lookup_drop(at);
-        }
-        if (*at && strcmp(lookup_of(*at), endpoint) == 0) {
-            *lookup = lookup_hold(*at);
-            return 0;
-        }
-        free_place = *at || free_place ? free_place : at;
-    }
-    if (!free_place) {
-        return LEASE_EIO;
-    }
-    int error = lookup_begin(endpoint, free_place);
-    if (error == 0) {
-        *lookup = lookup_hold(*free_place);
-    }
-    return error;
-}
-
-static int begin(struct asker *self, struct connection *connection)
-{
-    int error = 0;
-    switch (tcp_endpoint_kind(connection->endpoint)) {
-    case ENDPOINT_NAME:
-        lock(self);
-        error = find_name(self, connection->endpoint, &connection->lookup);
-        unlock(self);
-        return error;
-    case ENDPOINT_IPC: error = ipc_probe(connection->endpoint); break;
-    default: break;
-    }
-    return error != 0 ? error : dial(self, connection, connection->endpoint);
-}
-
-static int make(struct asker *self, const char *endpoint, struct connection **made)
-{
-    lock(self);
-    bool full = self->count >= ASKER_ASKS_MAX;
-    struct connection *oldest = full && self->idle ? take_oldest(self) : NULL;
-    self->count += !full || oldest;
-    self->count -= oldest != NULL;
-    unlock(self);
-    if (oldest) {
-        close_connection(oldest);
-    } else if (full) {
-        return LEASE_EIO;
-    }
-    struct connection *connection = calloc(1, sizeof *connection);
-    int error = LEASE_ENOMEM;
-    if (connection) {
-        connection->fd = -1;
-        memcpy(connection->endpoint, endpoint, strlen(endpoint) + 1);
-        error = begin(self, connection);
-    }
-    if (error == 0) {
-        *made = connection;
-    } else if (connection) {
-        discard(self, connection);
-    } else {
-        lock(self);
-        self->count--;
-        unlock(self);
-    }
-    return error;
-}
 
 /* ---- saying ---------------------------------------------------------------------------------- */
 
@@ -367,7 +98,7 @@ static int send_over(struct asker *asker, struct connection *connection,
         error = say(connection);
     }
     if (error != 0) {
-        discard(asker, connection);
+        asker_discard(asker, connection);
         return error;
     }
     ask->asker = asker;
@@ -378,14 +109,15 @@ static int send_over(struct asker *asker, struct connection *connection,
 int ask_send(struct asker *asker, const char *endpoint, const struct message *request,
              struct ask *ask)
 {
-    if (is_forked(asker)) {
+    if (asker_is_forked(asker)) {
         return LEASE_EFORK;
     }
     ask_end(ask);
     if (request->reply || !endpoint) {
         return LEASE_EINVAL;
     }
-    struct connection *connection = take_idle(asker, endpoint); /* whose endpoint was checked */
+    struct connection *connection =
+        asker_take_idle(asker, endpoint); /* whose endpoint was checked */
     if (connection) {
         ns_t idle_ns = host_now_ns() - connection->idle_ns;
         int error = send_over(asker, connection, request, ask);
@@ -394,12 +126,12 @@ int ask_send(struct asker *asker, const char *endpoint, const struct message *re
         }
         ask->connection = NULL;
         if (error == 0) {
-            discard(asker, connection);
+            asker_discard(asker, connection);
         }
     }
     int error = asker_check_endpoint(endpoint);
     if (error == 0) {
-        error = make(asker, endpoint, &connection);
+        error = asker_make(asker, endpoint, &connection);
     }
     return error != 0 ? error : send_over(asker, connection, request, ask);
 }
@@ -514,7 +246,7 @@ static int find(struct ask *ask, ns_t deadline_ns)
     for (;;) {
         int error = lookup_result(connection->lookup, numeric);
         if (error == 0) {
-            error = dial(ask->asker, connection, numeric);
+            error = asker_dial(ask->asker, connection, numeric);
             if (error == 0) {
                 lookup_drop(&connection->lookup);
             }
@@ -557,7 +289,7 @@ static int await(struct ask *ask, struct message *reply, ns_t deadline_ns)
 int ask_receive(struct ask *ask, struct message *reply, ns_t deadline_ns)
 {
     struct connection *connection = ask->connection;
-    if (!connection || is_forked(ask->asker)) {
+    if (!connection || asker_is_forked(ask->asker)) {
         return connection ? LEASE_EFORK : LEASE_EINVAL;
     }
     if (connection->answered) {
@@ -574,7 +306,7 @@ int ask_receive(struct ask *ask, struct message *reply, ns_t deadline_ns)
 int ask_fd(const struct ask *ask)
 {
     const struct connection *connection = ask->connection;
-    if (!connection || is_forked(ask->asker)) {
+    if (!connection || asker_is_forked(ask->asker)) {
         return -1;
     }
     return connection->socket ? connection->fd : lookup_fd(connection->lookup);
@@ -584,13 +316,13 @@ void ask_end(struct ask *ask)
 {
     struct connection *connection = ask->connection;
     ask->connection = NULL;
-    if (!connection || is_forked(ask->asker)) {
+    if (!connection || asker_is_forked(ask->asker)) {
         return;
     }
     if (connection->answered || (connection->socket && !connection->asked)) {
-        put_idle(ask->asker, connection);
+        asker_put_idle(ask->asker, connection);
     } else {
-        discard(ask->asker, connection);
+        asker_discard(ask->asker, connection);
     }
 }
 

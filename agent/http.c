@@ -1,12 +1,9 @@
 #define _GNU_SOURCE
 #include "agent/http.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,97 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CURL_DISABLE_TYPECHECK
-#define CURL_DISABLE_DEPRECATION
-#include <curl/curl.h>
-
+#include "agent/http_curl.h"
 #include "agent/http_watch.h"
 #include "broker/error.h"
-
-/* ---- libcurl, loaded when first needed ------------------------------------------------------- */
-
-/* X(type of the result, name, parameters): every function of libcurl that is used. */
-#define CURL_FUNCTIONS(X)                                                                          \
-    X(CURLcode, global_init, (long))                                                               \
-    X(CURL *, easy_init, (void))                                                                   \
-    X(void, easy_cleanup, (CURL *))                                                                \
-    X(CURLcode, easy_setopt, (CURL *, CURLoption, ...))                                            \
-    X(CURLcode, easy_getinfo, (CURL *, CURLINFO, ...))                                             \
-    X(const char *, easy_strerror, (CURLcode))                                                     \
-    X(CURLM *, multi_init, (void))                                                                 \
-    X(CURLMcode, multi_cleanup, (CURLM *))                                                         \
-    X(CURLMcode, multi_setopt, (CURLM *, CURLMoption, ...))                                        \
-    X(CURLMcode, multi_add_handle, (CURLM *, CURL *))                                              \
-    X(CURLMcode, multi_remove_handle, (CURLM *, CURL *))                                           \
-    X(CURLMcode, multi_socket_action, (CURLM *, curl_socket_t, int, int *))                        \
-    X(CURLMcode, multi_assign, (CURLM *, curl_socket_t, void *))                                   \
-    X(CURLMsg *, multi_info_read, (CURLM *, int *))                                                \
-    X(struct curl_slist *, slist_append, (struct curl_slist *, const char *))                      \
-    X(void, slist_free_all, (struct curl_slist *))
-
-static struct {
-    bool usable;
-#define CURL_FIELD(result, name, parameters) result(*name) parameters;
-    CURL_FUNCTIONS(CURL_FIELD)
-#undef CURL_FIELD
-} curl;
-
-static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
-
-static bool curl_symbol(void *library, const char *name, void *slot)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(slot, &symbol, sizeof symbol); /* ISO C has no cast from object to function */
-    return symbol != NULL;
-}
-
-static void curl_load(void)
-{
-    void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library == NULL)
-        return;
-    bool all = true;
-#define CURL_LOAD(result, name, parameters)                                                        \
-    all = curl_symbol(library, "curl_" #name, &curl.name) && all;
-    CURL_FUNCTIONS(CURL_LOAD)
-#undef CURL_LOAD
-    curl.usable = all && curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-}
-
-/* ---- signals --------------------------------------------------------------------------------- */
-
-/* Threads of libcurl's inherit our mask, and its TLS writes may raise SIGPIPE: while libcurl runs,
- * this thread takes no signal, and a SIGPIPE that it caused is swallowed. */
-struct shield {
-    sigset_t before;
-    bool had_pipe;
-};
-
-static bool pipe_is_pending(void)
-{
-    sigset_t pending;
-    return sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
-}
-
-static void shield_up(struct shield *shield)
-{
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &shield->before);
-    shield->had_pipe = pipe_is_pending();
-}
-
-static void shield_down(const struct shield *shield)
-{
-    if (!shield->had_pipe && pipe_is_pending()) {
-        sigset_t pipe_only;
-        int taken;
-        sigemptyset(&pipe_only);
-        sigaddset(&pipe_only, SIGPIPE);
-        sigwait(&pipe_only, &taken);
-    }
-    pthread_sigmask(SIG_SETMASK, &shield->before, NULL);
-}
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -139,8 +48,8 @@ struct http {
 static void request_free(struct request *request)
 {
     if (request->easy != NULL)
-        curl.easy_cleanup(request->easy);
-    curl.slist_free_all(request->headers);
+        http_curl.easy_cleanup(request->easy);
+    http_curl.slist_free_all(request->headers);
     free(request->body);
     free(request);
 }
@@ -155,7 +64,7 @@ static void request_detach(struct request *request)
     *link = request->next;
     http->pending--;
     http->waiting -= request->waits;
-    curl.multi_remove_handle(http->multi, request->easy);
+    http_curl.multi_remove_handle(http->multi, request->easy);
 }
 
 static size_t refuse(bool *why)
@@ -214,7 +123,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *of
     if (what & CURL_POLL_OUT)
         event.events |= EPOLLOUT;
     if (of_socket == NULL)
-        curl.multi_assign(http->multi, fd, http);
+        http_curl.multi_assign(http->multi, fd, http);
     int first = of_socket == NULL ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
     int second = of_socket == NULL ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     if (epoll_ctl(http->fd, first, fd, &event) != 0 && epoll_ctl(http->fd, second, fd, &event) != 0)
@@ -263,7 +172,7 @@ void http_close(struct http **http)
             request_detach(request);
             request_free(request);
         }
-        curl.multi_cleanup(self->multi);
+        http_curl.multi_cleanup(self->multi);
         shield_down(&shield);
     }
     close(self->fd);
@@ -296,19 +205,18 @@ int http_watch(struct http *http, struct http_watch *watch)
 
 static int multi_open(struct http *http)
 {
-    pthread_once(&curl_once, curl_load);
-    if (!curl.usable)
+    if (!http_curl_load())
         return LEASE_EABSENT;
     if (http->multi != NULL)
         return 0;
-    http->multi = curl.multi_init();
+    http->multi = http_curl.multi_init();
     if (http->multi == NULL)
         return LEASE_ENOMEM;
-    curl.multi_setopt(http->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
-    curl.multi_setopt(http->multi, CURLMOPT_SOCKETDATA, http);
-    curl.multi_setopt(http->multi, CURLMOPT_TIMERFUNCTION, on_timer);
-    curl.multi_setopt(http->multi, CURLMOPT_TIMERDATA, http);
-    curl.multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, 1L);
+    http_curl.multi_setopt(http->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    http_curl.multi_setopt(http->multi, CURLMOPT_SOCKETDATA, http);
+    http_curl.multi_setopt(http->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    http_curl.multi_setopt(http->multi, CURLMOPT_TIMERDATA, http);
+    http_curl.multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, 1L);
     return 0;
 }
 
@@ -316,29 +224,30 @@ static int multi_open(struct http *http)
 
 static void request_limits(CURL *easy, long timeout_ms, long connect_timeout_ms)
 {
-    curl.easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms);
-    curl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect_timeout_ms);
-    curl.easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)HTTP_BODY_MAX);
-    curl.easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
-    curl.easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
-    curl.easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-    curl.easy_setopt(easy, CURLOPT_PROXY, "");
-    curl.easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-    curl.easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L); /* a host that is gone says nothing itself */
-    curl.easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 5L);
-    curl.easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 2L);
-    curl.easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* else a slow resolver blocks the end */
+    http_curl.easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms);
+    http_curl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect_timeout_ms);
+    http_curl.easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)HTTP_BODY_MAX);
+    http_curl.easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
+    http_curl.easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
+    http_curl.easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+    http_curl.easy_setopt(easy, CURLOPT_PROXY, "");
+    http_curl.easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    http_curl.easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    http_curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    http_curl.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE,
+                          1L); /* a host that is gone says nothing itself */
+    http_curl.easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 5L);
+    http_curl.easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 2L);
+    http_curl.easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* else a slow resolver blocks the end */
 }
 
 static void request_hooks(CURL *easy, struct request *request)
 {
-    curl.easy_setopt(easy, CURLOPT_PRIVATE, request);
-    curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-    curl.easy_setopt(easy, CURLOPT_WRITEDATA, request);
-    curl.easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
-    curl.easy_setopt(easy, CURLOPT_HTTPHEADER, request->headers);
+    http_curl.easy_setopt(easy, CURLOPT_PRIVATE, request);
+    http_curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    http_curl.easy_setopt(easy, CURLOPT_WRITEDATA, request);
+    http_curl.easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
+    http_curl.easy_setopt(easy, CURLOPT_HTTPHEADER, request->headers);
 }
 
 static int request_headers(struct request *request, const char *const *headers)
@@ -346,7 +255,7 @@ static int request_headers(struct request *request, const char *const *headers)
     for (int i = 0; headers != NULL && headers[i] != NULL; i++) {
         if (i == HTTP_HEADERS_MAX || strpbrk(headers[i], "\r\n") != NULL)
             return LEASE_EINVAL;
-        struct curl_slist *longer = curl.slist_append(request->headers, headers[i]);
+        struct curl_slist *longer = http_curl.slist_append(request->headers, headers[i]);
         if (longer == NULL)
             return LEASE_ENOMEM;
         request->headers = longer;
@@ -359,16 +268,16 @@ static int request_prepare(struct request *request, const char *url, const char 
     int error = request_headers(request, headers);
     if (error != 0)
         return error;
-    request->easy = curl.easy_init();
+    request->easy = http_curl.easy_init();
     if (request->easy == NULL)
         return LEASE_ENOMEM;
     request_hooks(request->easy, request);
-    return curl.easy_setopt(request->easy, CURLOPT_URL, url) == CURLE_OK ? 0 : LEASE_ENOMEM;
+    return http_curl.easy_setopt(request->easy, CURLOPT_URL, url) == CURLE_OK ? 0 : LEASE_ENOMEM;
 }
 
 static int request_start(struct http *http, struct request *request)
 {
-    if (curl.multi_add_handle(http->multi, request->easy) != CURLM_OK)
+    if (http_curl.multi_add_handle(http->multi, request->easy) != CURLM_OK)
         return LEASE_ENOMEM;
     request->next = http->requests;
     http->requests = request;
@@ -448,7 +357,7 @@ void http_cancel(struct http *http, const void *arg)
 static bool was_connected(CURL *easy)
 {
     curl_off_t connected_us = 0;
-    curl.easy_getinfo(easy, CURLINFO_CONNECT_TIME_T, &connected_us);
+    http_curl.easy_getinfo(easy, CURLINFO_CONNECT_TIME_T, &connected_us);
     return connected_us > 0;
 }
 
@@ -476,7 +385,7 @@ static const char *reason_of(const struct request *request, enum http_failure fa
     case HTTP_TIMEOUT_CONNECT: return "no connection in time";
     case HTTP_TIMEOUT_ANSWER: return "no answer in time";
     case HTTP_TOO_LARGE: return "answer above 4 MiB";
-    default: return request->no_memory ? "out of memory" : curl.easy_strerror(code);
+    default: return request->no_memory ? "out of memory" : http_curl.easy_strerror(code);
     }
 }
 
@@ -487,7 +396,7 @@ static void request_finish(struct request *request, CURLcode code)
     long status = 0;
     struct shield shield;
     shield_up(&shield);
-    curl.easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &status);
+    http_curl.easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &status);
     answer.status = (int)status;
     answer.reason = reason_of(request, answer.failure, code);
     if (answer.failure == HTTP_NONE && request->body != NULL) {
@@ -529,12 +438,12 @@ static bool finish_one(struct http *http)
 {
     CURLMsg *message;
     int left;
-    while ((message = curl.multi_info_read(http->multi, &left)) != NULL) {
+    while ((message = http_curl.multi_info_read(http->multi, &left)) != NULL) {
         if (message->msg != CURLMSG_DONE)
             continue;
         struct request *request = NULL;
         CURLcode code = message->data.result; /* gone once the handle is removed */
-        curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &request);
+        http_curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &request);
         request_finish(request, code);
         return true;
     }
@@ -559,11 +468,11 @@ static void drive_curl(struct http *http, const struct epoll_event *events, int 
     int running;
     shield_up(&shield);
     for (int i = 0; i < count; i++)
-        curl.multi_socket_action(http->multi, events[i].data.fd, flags_of(events[i].events),
-                                 &running);
+        http_curl.multi_socket_action(http->multi, events[i].data.fd, flags_of(events[i].events),
+                                      &running);
     if (http->now() >= http->deadline) {
         http->deadline = NS_NEVER; /* libcurl sets it again where it still wants one */
-        curl.multi_socket_action(http->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+        http_curl.multi_socket_action(http->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     }
     shield_down(&shield);
 }

@@ -17,7 +17,7 @@
 
 #define LOOK_MS 250 /* between two looks at the books of our leases */
 
-static uint32_t ttl_of(const struct held *held)
+uint32_t keeper_ttl_ms(const struct held *held)
 {
     uint32_t usual = held->dispatched ? TTL_DISPATCHED_MS_DEFAULT : TTL_HELD_MS_DEFAULT;
     return held->ttl_ms ? held->ttl_ms : usual;
@@ -26,7 +26,7 @@ static uint32_t ttl_of(const struct held *held)
 /* A third of the time to live leaves room for two failures. */
 static ns_t next_renewal(const struct held *held, ns_t now)
 {
-    return now + (ns_t)ttl_of(held) * NS_PER_MS / 3;
+    return now + (ns_t)keeper_ttl_ms(held) * NS_PER_MS / 3;
 }
 
 static void *keep(void *arg);
@@ -171,15 +171,23 @@ bool keeper_replaced(struct lease_agent *agent, struct lease_id id, struct lease
     return entry != NULL;
 }
 
-void keeper_put_off(struct lease_agent *agent, struct lease_id id, ns_t away_ns,
-                    const struct request_id *asked_by)
+void keeper_put_off(struct lease_agent *agent, struct lease_id id, ns_t away_ns)
+{
+    pthread_mutex_lock(&agent->held_mutex);
+    struct held *entry = find(agent, id);
+    if (entry)
+        entry->away_ns = away_ns;
+    pthread_mutex_unlock(&agent->held_mutex);
+}
+
+void keeper_asked(struct lease_agent *agent, struct lease_id id, struct request_id asked_by,
+                  ns_t asked_ns)
 {
     pthread_mutex_lock(&agent->held_mutex);
     struct held *entry = find(agent, id);
     if (entry) {
-        entry->away_ns = away_ns;
-        if (asked_by)
-            entry->asked_by = *asked_by;
+        entry->asked_by = asked_by;
+        entry->asked_ns = asked_ns;
     }
     pthread_mutex_unlock(&agent->held_mutex);
 }

@@ -25,9 +25,15 @@ void keeper_renewed(struct lease_agent *agent, struct lease_id id, bool named, b
 bool keeper_replaced(struct lease_agent *agent, struct lease_id id, struct lease_id by,
                      uint32_t cell, bool named, ns_t now);
 
-/* The owner is asked out of turn no sooner than then; its questions bear this request's id. */
-void keeper_put_off(struct lease_agent *agent, struct lease_id id, ns_t away_ns,
-                    const struct request_id *asked_by);
+/* The owner is asked out of turn no sooner than then. */
+void keeper_put_off(struct lease_agent *agent, struct lease_id id, ns_t away_ns);
+
+/* The owner may have been told of it by this request, sent first at asked_ns. */
+void keeper_asked(struct lease_agent *agent, struct lease_id id, struct request_id asked_by,
+                  ns_t asked_ns);
+
+/* How long it lives by each renewal. */
+uint32_t keeper_ttl_ms(const struct held *held);
 
 /* It ends by time alone, or the caller or the speaker renews it: not so. */
 bool keeper_renews(const struct held *held);

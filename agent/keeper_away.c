@@ -21,14 +21,17 @@ bool keeper_is_away(struct lease_agent *agent, const struct held *held, struct r
            (!provider->owned || route->conflicts > 0);
 }
 
-/* False: it is silent, or was just now. */
+/* A request with an id counts from asked_ns, one without is asked by a new one, now. False: the owner is
+ * silent. */
 static bool ask_there(const struct held *held, const struct route *route, struct request *request,
                       ns_t end_ns, struct remote_reply *reply)
 {
     request->hint = UINT32_MAX;
-    if (request->id.lo == 0)
+    bool again = request->id.lo != 0;
+    if (!again)
         agent_request_id(&request->id);
-    return remote_once(held->provider, route, request, end_ns, reply) == 0;
+    return remote_once(held->provider, route, request, again ? held->asked_ns : 0, end_ns, reply) ==
+           0;
 }
 
 static ns_t patience_end(void)
@@ -109,12 +112,16 @@ static bool ask_running(const struct held *held, const struct route *route, bool
     return ask_there(held, route, &request, patience_end(), reply);
 }
 
-/* Work that was sent without the owner's word runs already. */
+/* Work that was sent without the owner's word runs already. What it grants counts from when it was told
+ * first: after half of that, what may have been granted is left to end by itself, and it is told anew. */
 static bool announce_running(struct lease_agent *agent, struct held held, const struct route *route)
 {
     struct remote_reply reply;
-    if (held.asked_by.lo == 0)
+    ns_t half_ns = (ns_t)keeper_ttl_ms(&held) * NS_PER_MS / 2;
+    if (held.asked_by.lo == 0 || host_now_ns() - held.asked_ns > half_ns) {
         agent_request_id(&held.asked_by);
+        held.asked_ns = host_now_ns();
+    }
     bool answered = ask_running(&held, route, true, &reply);
     if (answered && reply.answer.verdict == ANSWER_GONE)
         answered = ask_running(&held, route, false, &reply);
@@ -122,7 +129,8 @@ static bool announce_running(struct lease_agent *agent, struct held held, const 
     if (!answered || reply.answer.verdict != ANSWER_GRANTED) {
         /* a refusal is remembered by its id: the next question is another one */
         static const struct request_id none;
-        keeper_put_off(agent, held.id, now + AGAIN_NS, answered ? &none : &held.asked_by);
+        keeper_put_off(agent, held.id, now + AGAIN_NS);
+        keeper_asked(agent, held.id, answered ? none : held.asked_by, held.asked_ns);
         keep_alive_here(agent, &held, now);
         return answered;
     }
@@ -150,7 +158,7 @@ static bool renew(struct lease_agent *agent, const struct held *held, const stru
     keep_alive_here(agent, held, host_now_ns()); /* before the owner takes its time */
     bool answered = ask_there(held, route, &request, patience_end(), &reply);
     ns_t now = host_now_ns();
-    keeper_put_off(agent, held->id, now + AGAIN_NS, NULL);
+    keeper_put_off(agent, held->id, now + AGAIN_NS);
     const struct answer *answer = &reply.answer;
     if (answered && answer->verdict == ANSWER_GONE && held->named)
         keeper_report_lost(agent, held->id, answer->reason, answer->end);

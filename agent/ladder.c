@@ -56,7 +56,7 @@ static void release_there(const struct asking *asking, struct lease_id lease)
     request.epoch = remote_epoch(asking->provider, &asking->route, lease);
     agent_request_id(&request.id);
     if (remote_doubt(agent, &asking->route, now) == 2 ||
-        remote_once(asking->provider, &asking->route, &request, now + RELEASE_MS * NS_PER_MS,
+        remote_once(asking->provider, &asking->route, &request, 0, now + RELEASE_MS * NS_PER_MS,
                     &reply) < 0)
         tell_later(asking, lease, false);
 }

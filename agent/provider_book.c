@@ -63,11 +63,12 @@ static int open_host_tier(struct provider *provider, bool create)
                                 provider->book, &options);
     if (error < 0)
         return error;
-    if (provider->host.emptied && provider->loss == LOSS_NONE)
-        snprintf(provider->warning, sizeof provider->warning,
-                 "the book of %s was empty, somebody cut it short: a new one is begun, and who "
-                 "holds leases takes them again in it",
-                 provider->name);
+    if (provider->host.cut_short && provider->loss == LOSS_NONE)
+        snprintf(
+            provider->warning, sizeof provider->warning,
+            "somebody cut the book of %s short: a new one is begun, and who holds leases takes "
+            "them again in it",
+            provider->name);
     if (provider->host.made)
         atomic_store(&provider->settled_ns, host_now_ns() + SETTLE_BOOK_MS * NS_PER_MS);
     provider->words = host_table_words(&provider->host);

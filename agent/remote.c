@@ -442,10 +442,12 @@ int remote_receive(struct remote_ask *self, ns_t deadline_ns, struct remote_repl
 }
 
 int remote_once(struct provider *provider, const struct route *route, const struct request *request,
-                ns_t end_ns, struct remote_reply *reply)
+                ns_t first_ns, ns_t end_ns, struct remote_reply *reply)
 {
     struct remote_ask ask;
     int error = remote_send(&ask, provider, route, request, end_ns);
+    if (first_ns)
+        ask.sent_ns = first_ns;
     while (error == 0 || error == LEASE_EBUSY) {
         error = remote_receive(&ask, end_ns, reply);
         if (error == 0)

@@ -91,9 +91,10 @@ int remote_receive(struct remote_ask *self, ns_t deadline_ns, struct remote_repl
 /* Gives it up. */
 void remote_end(struct remote_ask *self);
 
-/* All three; for what does not wait in a queue. */
+/* All three; for what does not wait in a queue. first_ns: when a request of this id was sent first, 0:
+ * this is the first. */
 int remote_once(struct provider *provider, const struct route *route, const struct request *request,
-                ns_t end_ns, struct remote_reply *reply);
+                ns_t first_ns, ns_t end_ns, struct remote_reply *reply);
 
 /* What the owner published last of this provider, taken into our copy; for those who have no speaker
  * that hears it. LEASE_ETIMEOUT, and what its book says. */

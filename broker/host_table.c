@@ -276,9 +276,11 @@ bool host_table_was_initialised(int dir_fd, const char *provider)
 {
     char name[HOST_TABLE_NAME_SIZE];
     uint64_t magic = 0;
+    struct stat status;
     host_table_name(provider, name);
     int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool was = fd >= 0 && pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic != 0;
+    bool was = fd >= 0 && pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic != 0 &&
+               fstat(fd, &status) == 0 && (uint64_t)status.st_size == sizeof(struct host_file);
     if (fd >= 0)
         close(fd);
     return was;
@@ -381,8 +383,45 @@ static bool was_written(int fd)
     return false;
 }
 
+/* The bytes of a file that is too short, as far as they go, begin a book of this provider and build. */
+static bool begins_our_book(const struct host_header *found, size_t size, const char *provider)
+{
+    struct host_header ours;
+    const size_t facts = offsetof(struct host_header, boot);
+    const size_t name = offsetof(struct host_header, provider);
+    memset(&ours, 0, sizeof ours);
+    ours.magic = HOST_LAYOUT_MAGIC;
+    ours.version = HOST_LAYOUT_VERSION;
+    ours.layout = host_layout_word();
+    text_copy(ours.provider, sizeof ours.provider, provider);
+    size_t named = size > name ? size - name : 0;
+    return memcmp(found, &ours, size < facts ? size : facts) == 0 &&
+           memcmp(found->provider, ours.provider, named < NAME_SIZE ? named : NAME_SIZE) == 0;
+}
+
+/* What there is of a file that is shorter than a book: nothing, the beginnings of one that was never
+ * initialised, or what somebody left of one; that is initialised like the others, for nobody would
+ * meet in it any more. Anything else is not ours to mend. */
+static int take_short_file(struct host_table *table, int fd, const char *provider)
+{
+    struct host_header found;
+    static const uint64_t none = 0;
+    memset(&found, 0, sizeof found);
+    ssize_t size = pread(fd, &found, sizeof found, 0);
+    if (size < 0)
+        return LEASE_EIO;
+    if (size == 0)
+        table->cut_short = was_written(fd);
+    if (found.magic == 0)
+        return 0;
+    if (!begins_our_book(&found, (size_t)size, provider))
+        return LEASE_EDAMAGED;
+    table->cut_short = true;
+    return pwrite(fd, &none, sizeof none, 0) == sizeof none ? 0 : LEASE_EIO;
+}
+
 /* Allocated before it is mapped: a full disk is an error here and not a signal later. */
-static int allocate(struct host_table *table)
+static int allocate(struct host_table *table, const char *provider)
 {
     int fd = (int)host_lock_descriptor(&table->lock);
     struct stat status;
@@ -390,12 +429,12 @@ static int allocate(struct host_table *table)
         return LEASE_EIO;
     if ((uint64_t)status.st_size == sizeof(struct host_file))
         return 0;
-    uint64_t magic = 0;
-    if (status.st_size > 0 && (pread(fd, &magic, sizeof magic, 0) < 0 || magic != 0 ||
-                               (uint64_t)status.st_size > sizeof(struct host_file)))
-        return LEASE_EDAMAGED; /* a book cut short, or no book at all: not ours to mend */
-    table->emptied = status.st_size == 0 && was_written(fd);
-    int error = posix_fallocate(fd, 0, sizeof(struct host_file));
+    int error = (uint64_t)status.st_size < sizeof(struct host_file)
+                    ? take_short_file(table, fd, provider)
+                    : LEASE_EDAMAGED;
+    if (error < 0)
+        return error;
+    error = posix_fallocate(fd, 0, sizeof(struct host_file));
     if (error == ENOSPC || error == EFBIG || error == EDQUOT)
         return LEASE_ENOSPC;
     return error == 0 ? 0 : LEASE_EIO;
@@ -416,7 +455,7 @@ static int map_and_check(struct host_table *table, int dir_fd, const char *name,
     error = host_lock_acquire(&table->lock, HOST_LOCK_EXCLUSIVE, OPEN_BUDGET_MS);
     if (error < 0)
         return error;
-    error = allocate(table);
+    error = allocate(table, provider);
     if (error == 0 && !table->file)
         error = map_file(table, dir_fd, name);
     if (error == 0)

@@ -20,7 +20,7 @@ struct host_table {
     uint64_t floor_selectors[FLOORS_MAX];
     uint64_t selectors[BOOK_CELLS];
     bool made;        /* the book was initialised when it was opened */
-    bool emptied;     /* when it was opened, the file had been written and was empty again */
+    bool cut_short;   /* and there had been one before, of which somebody left less or nothing */
     uint32_t damaged; /* cells that could not be read; they are passed over */
 };
 
@@ -37,12 +37,13 @@ struct host_table_options {
 void host_table_name(const char *provider, char *name);
 
 /* Somebody has initialised this book, in whatever boot: who opens it need not draw an epoch for it.
- * A file that was left half made does not count. */
+ * A file that was left half made, or cut short, does not count. */
 bool host_table_was_initialised(int dir_fd, const char *provider);
 
 /* Opens the book of a provider in the directory and brings `book` (initialised, of no instance) up
- * to date. LEASE_EUNKNOWN no such file and not to be created, LEASE_ENOSPC, LEASE_EDAMAGED (not a
- * book, or cut short), LEASE_ELAYOUT (a book of another build), LEASE_ELOCKED (not initialised, and
+ * to date. One that was cut short is begun anew, as an empty one is: what was in it is gone, and
+ * whoever has it open finds so at the next lock. LEASE_EUNKNOWN no such file and not to be created,
+ * LEASE_ENOSPC, LEASE_EDAMAGED (not a book of this provider), LEASE_ELAYOUT (a book of another build), LEASE_ELOCKED (not initialised, and
  * somebody sits on the lock), and what host_lock_open says. On failure the table is closed and the
  * file as it was. */
 int host_table_open(struct host_table *table, int dir_fd, const char *provider, struct book *book,

@@ -72,6 +72,7 @@ int say_refusal(const struct cli *cli, const char *what, int error,
 /* One line where a go stands on less than the owner's word, and nothing was said of that yet. */
 /* Says once what the agent has to warn of: also of a book that was opened since. */
 void warn_of_agent(struct cli *cli);
+void warn_of_kept(const struct cli *cli, const char *id, int error);
 void warn_of_basis(struct cli *cli, const char *provider, enum lease_basis basis);
 
 /* ---- lease_open.c: from options to an agent --------------------------------------------- */

@@ -163,7 +163,7 @@ static void check_speaker(struct doctor *doctor)
     doctor->has_speaker = speaker.alive || speaker.exists;
 }
 
-/* What the speaker left: its version, and its providers, which count as declared. */
+/* What the speaker left: its version, and its providers and peers, which count as declared. */
 static void check_version(struct doctor *doctor)
 {
     struct effective *effective = calloc(1, sizeof *effective);
@@ -178,6 +178,7 @@ static void check_version(struct doctor *doctor)
                      "this is %s, the agent is %s", LEASEHOLD_VERSION, effective->version);
     for (uint32_t i = 0; i < effective->provider_count; i++)
         doctor_add_provider(doctor, effective->providers[i].text);
+    doctor->has_peers = doctor->has_peers || fleet_config_is_on(&effective->fleet);
     free(effective);
 }
 
@@ -191,7 +192,7 @@ static void check_providers(struct doctor *doctor)
         doctor_add_provider(doctor, declared[i]);
     for (size_t i = 0; i < doctor->provider_count; i++)
         doctor_check_provider(doctor, &doctor->providers[i]);
-    if (doctor->provider_count == 0 && cli_has_peers(doctor->cli))
+    if (doctor->provider_count == 0 && doctor->has_peers)
         doctor_ok(doctor, "providers", "none of this host, those of its peers");
     else if (doctor->provider_count == 0)
         doctor_wrong(doctor, "providers",
@@ -218,6 +219,7 @@ int command_doctor(struct cli *cli)
     check_directories(&doctor);
     check_usual_directories(&doctor);
     check_speaker(&doctor);
+    doctor.has_peers = cli_has_peers(cli);
     check_version(&doctor);
     check_providers(&doctor);
     doctor_check_fleet(&doctor);

@@ -13,6 +13,7 @@ struct doctor {
     int findings;
     char directory[256]; /* the runtime directory in use, "" for none */
     bool has_speaker;    /* whether it beats or not */
+    bool has_peers;      /* ours, or that speaker's */
     struct provider_spec providers[DECLARED_MAX];
     size_t provider_count;
 };

@@ -290,6 +290,10 @@ static void check_owners(struct fleet_check *check)
                          "see whether that host and its lease-agent run",
                          "%s owns it and was not heard for %.0f s", view->owner,
                          (double)view->heard_ms / 1e3);
+        else if (strcmp(view->state, "live") == 0 && view->owner[0] &&
+                 strcmp(view->owner, check->view->view_from) != 0)
+            doctor_ok(check->doctor, view->provider, "%s owns it, heard %.1f s ago", view->owner,
+                      (double)view->heard_ms / 1e3);
     }
 }
 

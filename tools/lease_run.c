@@ -230,6 +230,13 @@ static void take_deadlines(struct run *run)
 
 /* ---- with a lease ---------------------------------------------------------------------------- */
 
+static void give_back(const struct run *run, const char *id)
+{
+    int error = lease_release(run->cli->agent, id, 0);
+    if (error < 0 && error != LEASE_EGONE)
+        warn_of_kept(run->cli, id, error);
+}
+
 static int watch_child(struct run *run)
 {
     while (!run->over) {
@@ -243,7 +250,7 @@ static int watch_child(struct run *run)
     if (run->ask.done_fd >= 0)
         finish_retake(run);
     if (run->ended[0] == '\0')
-        lease_release(run->cli->agent, run->lease.id, 0);
+        give_back(run, run->lease.id);
     return run->was_ended ? EXIT_LOST : run->code;
 }
 
@@ -258,7 +265,7 @@ static int start_child(struct run *run)
     }
     say("%s cannot be started: %s", command[0], block ? strerror(errno) : "out of memory");
     free(block);
-    lease_release(cli->agent, run->lease.id, 0);
+    give_back(run, run->lease.id);
     return EXIT_INTERNAL;
 }
 
@@ -304,7 +311,7 @@ static int place(struct run *run)
     int rc = run->ask.rc;
     if (run->signal) {
         if (rc == 0) /* it came too late to be given up in the queue */
-            lease_release(cli->agent, run->ask.lease.id, 0);
+            give_back(run, run->ask.lease.id);
         return 128 + run->signal;
     }
     if (rc == 0) {

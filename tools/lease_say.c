@@ -78,16 +78,22 @@ static bool wait_may_help(const struct cli *cli)
     return helps;
 }
 
-/* Who is in the way, where the library has not said so. `what` is a provider or a lease of one. */
-static int say_locked(const struct cli *cli, const char *what)
+/* Who is in the way, where the library has not said so; 0 unknown. `what` is a provider or a lease of
+ * one. */
+static uint32_t locked_by(const struct cli *cli, const char *what)
 {
     char provider[NAME_SIZE] = "";
     size_t length = strcspn(what, ":");
     if (length < sizeof provider)
         memcpy(provider, what, length);
-    uint32_t pid = name_is_valid(provider) && cli->agent
-                       ? host_book_locked_by(lease_agent_directory(cli->agent), provider)
-                       : 0;
+    return name_is_valid(provider) && cli->agent
+               ? host_book_locked_by(lease_agent_directory(cli->agent), provider)
+               : 0;
+}
+
+static int say_locked(const struct cli *cli, const char *what)
+{
+    uint32_t pid = locked_by(cli, what);
     if (pid)
         say("%s: book locked by pid %u, continue or end that process", what, pid);
     else
@@ -114,6 +120,18 @@ int say_refusal(const struct cli *cli, const char *what, int error,
         mend = " (`lease doctor` says what to do)";
     say("%s: %s%s", what, reason, mend);
     return exit_code_of(cli, error);
+}
+
+/* Its holder is about to end, which ends it too as soon as somebody can look. */
+void warn_of_kept(const struct cli *cli, const char *id, int error)
+{
+    uint32_t pid = error == LEASE_ELOCKED ? locked_by(cli, id) : 0;
+    if (pid)
+        say("warning: not given back yet: %s: book locked by pid %u, continue or end that process",
+            id, pid);
+    else
+        say("warning: not given back yet: %s: %s; it ends with this process", id,
+            lease_strerror(error));
 }
 
 void warn_of_agent(struct cli *cli)

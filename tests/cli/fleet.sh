@@ -382,6 +382,23 @@ case_doctor_looks_at_peers()
     end_hosts
 }
 
+# Its peers are the agent's alone to know: no file and no flag tells the doctor of them
+case_doctor_of_a_host_that_only_has_peers()
+{
+    two_hosts
+    host c3 --listen tcp://127.0.0.1:0 --peer "$(endpoint m5)"
+    until_true told c3 fleet '^z4 +ok +1 +1 .* live'
+    until_true told c3 fleet '^m5 +ok +2 +2 .* live'
+    expect 0 on c3 doctor
+    says out 'ok     providers: none of this host, those of its peers'
+    says out 'ok     z4: z4 owns it, heard '
+    says out 'ok     m5: m5 owns it, heard '
+    expect 0 on m5 doctor
+    says out 'ok     z4: z4 owns it, heard '
+    ! grep -q 'm5 owns it' out || broken "named as another host's: $(cat out)"
+    end_hosts
+}
+
 case_doctor_knows_what_others_do_not_reach()
 {
     host z4 --provider z4=http://127.0.0.1:9 --listen tcp://127.0.0.1:0 --peer tcp://name.invalid

@@ -658,6 +658,24 @@ has_tried_often()
     cat /proc/"$1"/task/*/status | grep -q '^voluntary_ctxt_switches:.[0-9]\{3\}'
 }
 
+# Under a lock that is not let go a lease that is over is told of, and ends with its holder
+case_a_lease_that_cannot_be_given_back_is_told()
+{
+    local holder stopped
+    "$lease" run --provider $x x -- sh -c 'touch runs; until test -e on; do sleep 0.02; done; exit 3' 2>err &
+    holder=$!
+    until_true test -e runs
+    stop_in_the_lock
+    touch on
+    wait $holder
+    [ $? = 3 ] || broken "not the command's own code"
+    one_line
+    says err 'warning: not given back yet: x:'
+    says err "book locked by pid $stopped"
+    end_in_the_lock
+    expect 0 run --wait 20 x -- true # it drains first: its work might still run
+}
+
 # Whoever waits for a slot gets it when the lock is let go, and meanwhile any other that gets free.
 case_a_wait_outlasts_a_lock()
 {
@@ -695,6 +713,7 @@ spoil_under_a_holder()
 case_a_spoilt_book_is_told_by_its_holder()
 {
     spoil_under_a_holder ': >"$LEASE_DIR/x.v1.book"' 'was cut short'
+    spoil_under_a_holder 'truncate -s 100 "$LEASE_DIR/x.v1.book"' 'was cut short'
     spoil_under_a_holder 'rm "$LEASE_DIR/x.v1.book"' 'was removed'
     spoil_under_a_holder 'rm -r "$LEASE_DIR"' 'was removed'
 }
@@ -717,15 +736,20 @@ case_nested_in_a_lease_that_was_taken_again()
     cmp -s shared wanted || broken "shares $(cat shared) instead of $(cat wanted)"
 }
 
-case_an_emptied_book_is_told_by_whoever_finds_it()
+# Whatever was left of it: nobody goes alone for it.
+case_a_book_cut_short_is_told_by_whoever_finds_it()
 {
+    local size
     expect 0 run x -- true
-    : >"$LEASE_DIR/x.v1.book"
-    expect 0 run x -- true
-    one_line
-    says err 'warning: the book of x was empty'
-    expect 0 run x -- true
-    silent err
+    for size in 0 100 5000; do
+        truncate -s $size "$LEASE_DIR/x.v1.book"
+        expect 0 run x -- sh -c 'echo $LEASE_REACH'
+        says out host
+        one_line
+        says err 'warning: somebody cut the book of x short: a new one is begun'
+        expect 0 run x -- true
+        silent err
+    done
 }
 
 case_the_agent_tells_of_a_removed_book()

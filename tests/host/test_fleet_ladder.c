@@ -367,6 +367,61 @@ static void test_what_runs_is_told_when_the_owner_is_back(void **state)
     assert_true(was_released(lease.id));
 }
 
+static int64_t left_in_view(const char *id)
+{
+    struct lease_fleet *fleet;
+    int64_t left_ms = -1;
+    assert_int_equal(lease_fleet(agent, &fleet), 0);
+    for (uint32_t i = 0; i < fleet->lease_count; i++)
+        if (strcmp(fleet->leases[i].id, id) == 0)
+            left_ms = fleet->leases[i].left_ms;
+    lease_fleet_free(&fleet);
+    return left_ms;
+}
+
+/* An owner may answer what it was asked before as it did then: time runs since the first sending. */
+static void test_time_runs_since_it_was_told_first(void **state)
+{
+    (void)state;
+    struct message first, last;
+    struct lease_request request = asking();
+    request.ttl_ms = 40000;
+    far.manner = FAKE_SILENT;
+    assert_int_equal(place(&request), 0);
+    far.manner = FAKE_LOSES_RUN;
+    assert_true(eventually(was_told_running, lease.id));
+    int64_t told = test_now_ns(), until = told + 1500 * INT64_C(1000000);
+    fake_owner_last(&far, MESSAGE_ACQUIRE, &first);
+    assert_true(eventually(has_passed, &until));
+    far.manner = FAKE_GRANTS;
+    assert_true(eventually(is_named, lease.id));
+    fake_owner_last(&far, MESSAGE_ACQUIRE, &last);
+    assert_memory_equal(last.req, first.req, sizeof first.req);
+    int64_t most_ms = 40000 - (test_now_ns() - told) / 1000000;
+    assert_in_range(left_in_view(lease.id), 1, most_ms + 50);
+    assert_true(most_ms < 38600);
+}
+
+/* But not since one whose grant has ended by itself: that is another question. */
+static void test_after_long_silence_it_is_told_anew(void **state)
+{
+    (void)state;
+    struct message first, last;
+    struct lease_request request = asking();
+    request.ttl_ms = 2000;
+    far.manner = FAKE_SILENT;
+    assert_int_equal(place(&request), 0);
+    far.manner = FAKE_LOSES_RUN;
+    assert_true(eventually(was_told_running, lease.id));
+    fake_owner_last(&far, MESSAGE_ACQUIRE, &first);
+    int64_t until = test_now_ns() + 2500 * INT64_C(1000000);
+    assert_true(eventually(has_passed, &until));
+    far.manner = FAKE_GRANTS;
+    assert_true(eventually(is_named, lease.id));
+    fake_owner_last(&far, MESSAGE_ACQUIRE, &last);
+    assert_memory_not_equal(last.req, first.req, sizeof first.req);
+}
+
 static void test_a_release_is_told_when_the_owner_is_back(void **state)
 {
     (void)state;
@@ -543,6 +598,8 @@ int main(void)
         laddered(test_renewed_until_the_owner_ends_it),
         laddered(test_silence_is_no_loss),
         laddered(test_what_runs_is_told_when_the_owner_is_back),
+        laddered(test_time_runs_since_it_was_told_first),
+        laddered(test_after_long_silence_it_is_told_anew),
         laddered(test_a_release_is_told_when_the_owner_is_back),
         laddered(test_a_reply_that_was_lost_is_undone),
         laddered(test_stands_in_every_queue),

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/lib/quiet_fork.h"
+
 /* The limit below which exactly `spare` descriptors are free. */
 static inline rlim_t descriptors_limit(int spare)
 {
@@ -41,7 +43,7 @@ static inline bool descriptors_try(bool (*work)(void *arg, int spare), void *arg
 {
     for (int spare = 0; spare <= most; spare++) {
         int status = -1;
-        pid_t child = fork();
+        pid_t child = quiet_fork();
         if (child == 0) {
             _exit(descriptors_leave(spare) && work(arg, spare) ? 0 : 1);
         }

@@ -84,6 +84,15 @@ static void refuse(const struct fake_owner *owner, const struct message *request
     reply->state.size = pack_state(owner, request->provider, bytes, sizeof bytes);
 }
 
+static int grant_and_lose(struct fake_owner *owner, const struct message *request,
+                          struct message *reply)
+{
+    grant(owner, request, reply);
+    memcpy(owner->lost_req, request->req, sizeof owner->lost_req);
+    memcpy(owner->lost_lease, reply->lease, sizeof owner->lost_lease);
+    return SERVICE_LATER;
+}
+
 /* 0, LEASE_E..., SERVICE_LATER. The caller holds the mutex. */
 static int answer(struct fake_owner *owner, const struct message *request, struct message *reply)
 {
@@ -99,11 +108,12 @@ static int answer(struct fake_owner *owner, const struct message *request, struc
         else
             refuse(owner, request, reply);
         return 0;
-    case FAKE_LOSES:
+    case FAKE_LOSES: return grant_and_lose(owner, request, reply);
+    case FAKE_LOSES_RUN:
+        if (request->running)
+            return grant_and_lose(owner, request, reply);
         grant(owner, request, reply);
-        memcpy(owner->lost_req, request->req, sizeof owner->lost_req);
-        memcpy(owner->lost_lease, reply->lease, sizeof owner->lost_lease);
-        return SERVICE_LATER;
+        return 0;
     case FAKE_SILENT: return SERVICE_LATER;
     case FAKE_REFUSES: refuse(owner, request, reply); return 0;
     case FAKE_HAS_ENDED:

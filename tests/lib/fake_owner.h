@@ -15,6 +15,7 @@ enum fake_manner {
     FAKE_REFUSES,   /* no, with the state of a book of one slot that somebody has */
     FAKE_HAS_ENDED, /* every lease is gone */
     FAKE_LOSES,     /* grants, and the reply is lost; asked again it grants the same */
+    FAKE_LOSES_RUN, /* the same of what runs already; all else is granted */
     FAKE_SILENT,    /* takes everything, answers nothing */
     FAKE_QUEUES,    /* who waits is kept until the manner changes, others are told no */
     FAKE_ELSEWHERE, /* not the owner: `endpoint` is */

@@ -12,6 +12,7 @@
 #include "tests/lib/answerer.h"
 #include "tests/lib/check.h"
 #include "tests/lib/descriptors.h"
+#include "tests/lib/quiet_fork.h"
 #include "tests/lib/temp_dir.h"
 
 /* Nobody is there: kept for documentation, no route (or refused at once), and refused. */
@@ -374,7 +375,7 @@ static void a_forked_child_leaves_it_alone(void **state)
     struct place *place = *state;
     struct message request = a_request(MESSAGE_VERIFY), reply;
     assert_int_equal(ask_send(place->asker, place->answerer.endpoint, &request, &place->ask), 0);
-    pid_t child = fork();
+    pid_t child = quiet_fork();
     if (child == 0) {
         struct ask other = {0};
         bool fine = ask_receive(&place->ask, &reply, in_ms(1)) == LEASE_EFORK &&

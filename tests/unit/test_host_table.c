@@ -33,7 +33,7 @@ static void who_initialises_knows_what_was_there(void **state)
     struct room *room = *state;
     assert_int_equal(open_seat(room, room->a, true), 0);
     assert_true(room->a->table.made);
-    assert_false(room->a->table.emptied);
+    assert_false(room->a->table.cut_short);
     assert_int_equal(open_seat(room, room->b, true), 0);
     assert_false(room->b->table.made);
     host_table_close(&room->b->table);
@@ -47,7 +47,7 @@ static void who_initialises_knows_what_was_there(void **state)
     close(fd);
     assert_int_equal(open_seat(room, room->a, true), 0);
     assert_true(room->a->table.made);
-    assert_int_equal(room->a->table.emptied, tells);
+    assert_int_equal(room->a->table.cut_short, tells);
 }
 
 static void of_sixteen_at_once_one_initialises(void **state)

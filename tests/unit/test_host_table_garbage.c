@@ -50,17 +50,53 @@ static void a_book_of_another_provider_is_refused(void **state)
     munmap(file, sizeof *file);
 }
 
-static void a_book_cut_short_is_refused_at_the_next_lock(void **state)
+static void cut(struct room *room, off_t size)
+{
+    int fd = openat(room->dir, "z4.v1.book", O_RDWR | O_CLOEXEC);
+    assert_int_equal(ftruncate(fd, size), 0);
+    close(fd);
+}
+
+/* Refused at the next lock to who has it open; begun anew by whoever opens it, wherever it was cut. */
+static void a_book_cut_short_is_begun_anew(void **state)
 {
     struct room *room = *state;
+    static const off_t sizes[] = {1,  7,   8,    12,   24,
+                                  33, 100, 4095, 4096, sizeof(struct host_file) - 1};
     assert_int_equal(open_seat(room, room->a, true), 0);
-    int fd = openat(room->dir, "z4.v1.book", O_RDWR | O_CLOEXEC);
-    assert_int_equal(ftruncate(fd, 4096), 0);
-    close(fd);
-    room->a->table.lock.looked_ns = 0; /* it looks at the file once in a tick of the clock */
-    assert_int_equal(table_begin(&room->a->table.table, &room->a->book, 100), LEASE_EDAMAGED);
-    assert_int_equal(table_look(&room->a->table.table, &room->a->book), LEASE_EDAMAGED);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        acquire(room->a);
+        cut(room, sizes[i]);
+        assert_false(host_table_was_initialised(room->dir, "z4"));
+        room->a->table.lock.looked_ns = 0; /* it looks at the file once in a tick of the clock */
+        assert_int_equal(table_begin(&room->a->table.table, &room->a->book, 100), LEASE_EDAMAGED);
+        assert_int_equal(table_look(&room->a->table.table, &room->a->book), LEASE_EDAMAGED);
+        assert_int_equal(open_seat(room, room->b, true), 0);
+        assert_true(room->b->table.made && room->b->table.cut_short);
+        assert_int_equal(room->b->book.live_count, 0);
+        host_table_close(&room->a->table);
+        assert_int_equal(open_seat(room, room->a, false), 0); /* and both meet in it */
+        assert_false(room->a->table.made || room->a->table.cut_short);
+        assert_int_equal(room->a->book.head.instance, room->b->book.head.instance);
+        host_table_close(&room->b->table);
+    }
+}
+
+static void one_of_others_cut_short_is_left_alone(void **state)
+{
+    struct room *room = *state;
+    struct stat status;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    struct host_file *file = map(room, "z4.v1.book");
+    memcpy(file->header.provider, "m5", 3);
+    cut(room, 100);
     assert_int_equal(open_seat(room, room->b, true), LEASE_EDAMAGED);
+    memcpy(file->header.provider, "z4", 3);
+    file->header.layout++;
+    assert_int_equal(open_seat(room, room->b, true), LEASE_EDAMAGED);
+    munmap(file, sizeof *file);
+    assert_int_equal(fstatat(room->dir, "z4.v1.book", &status, 0), 0);
+    assert_int_equal(status.st_size, 100);
 }
 
 /* Cut behind the look at its size, which is once in a tick of the clock: what is read then is no book. */
@@ -214,7 +250,8 @@ int main(void)
         ROOM_TEST(what_is_no_book_is_refused_and_left_alone),
         ROOM_TEST(a_book_of_another_build_is_refused),
         ROOM_TEST(a_book_of_another_provider_is_refused),
-        ROOM_TEST(a_book_cut_short_is_refused_at_the_next_lock),
+        ROOM_TEST(a_book_cut_short_is_begun_anew),
+        ROOM_TEST(one_of_others_cut_short_is_left_alone),
         ROOM_TEST(a_book_cut_short_under_who_uses_it_is_damaged),
         ROOM_TEST(a_spoilt_record_is_never_believed),
         ROOM_TEST(a_sealed_record_out_of_bounds_is_never_believed),

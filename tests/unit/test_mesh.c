@@ -10,6 +10,7 @@
 #include "broker/error.h"
 #include "tests/lib/check.h"
 #include "tests/lib/descriptors.h"
+#include "tests/lib/quiet_fork.h"
 #include "tests/lib/rss.h"
 #include "tests/lib/temp_dir.h"
 
@@ -332,7 +333,7 @@ static void a_forked_child_leaves_it_alone(void **state)
     struct pair *pair = *state;
     assert_int_equal(mesh_connect(pair->to, mesh_endpoint(pair->from)), 0);
     publish_until_heard(pair->from, "beat/1", pair->to);
-    pid_t child = fork();
+    pid_t child = quiet_fork();
     if (child == 0) {
         struct ear ear = {0};
         bool fine = mesh_run(pair->to, hear, &ear) == LEASE_EFORK &&

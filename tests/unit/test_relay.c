@@ -10,6 +10,7 @@
 #include "broker/error.h"
 #include "tests/lib/check.h"
 #include "tests/lib/descriptors.h"
+#include "tests/lib/quiet_fork.h"
 #include "tests/lib/temp_dir.h"
 
 #define ANY    "tcp://127.0.0.1:0"
@@ -127,7 +128,7 @@ static void rubbish_does_not_pass(void **state)
 static void a_forked_child_leaves_it_alone(void **state)
 {
     struct fleet *fleet = *state;
-    pid_t child = fork();
+    pid_t child = quiet_fork();
     if (child == 0) {
         bool fine = relay_run(fleet->relay) == LEASE_EFORK;
         relay_close(&fleet->relay);

@@ -17,6 +17,7 @@
 
 #include "broker/error.h"
 #include "tests/lib/check.h"
+#include "tests/lib/quiet_fork.h"
 #include "tests/lib/speaker.h"
 #include "tests/lib/temp_dir.h"
 
@@ -510,7 +511,7 @@ static void a_forked_child_leaves_it_alone(void **state)
     struct place *place = *state;
     char path[128];
     path_in(place, path);
-    pid_t child = fork();
+    pid_t child = quiet_fork();
     if (child == 0) {
         bool refused = service_run(place->service) == LEASE_EFORK;
         service_close(&place->service);
