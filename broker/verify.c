@@ -104,17 +104,12 @@ static enum choice choose(struct step *step, const struct request *request, stru
     if (!step_slots_are_unknown(book))
         obstacle = admission_verify(book, &tally, wish.place, wish.units, wish.slot, false);
     *reason = step_reason(obstacle);
-    if (obstacle == OBSTACLE_NONE || obstacle == OBSTACLE_GROUP) {
-        if (step_group_may_help(step, request, wish.place))
-            return CHOICE_UNREAD;
-    } else {
-        int32_t ahead = admission_ahead(book, wish.place, wish.slot);
-        if (step_reading_may_help(step, request, &tally, ahead, wish.units))
-            return CHOICE_UNREAD;
-    }
+    bool group = obstacle == OBSTACLE_NONE || obstacle == OBSTACLE_GROUP;
+    if (group && step_group_may_help(step, request, wish.place))
+        return CHOICE_UNREAD;
     if (obstacle == OBSTACLE_GROUP && admission_group_retry_ns(book, wish.place, step->now) != 0)
         return CHOICE_PAUSE;
-    if (obstacle != OBSTACLE_NONE)
+    if (obstacle != OBSTACLE_NONE) /* leases alone say no, which no reading changes */
         return CHOICE_NO;
     if (!book_is_probed(book))
         return CHOICE_GO;

@@ -124,6 +124,36 @@ static void at_the_owner_no_claim_extends_or_revives(void **state)
     is_state(own, FREE);
 }
 
+static void at_the_owner_a_claim_is_held_no_longer_than_a_lease_may_be(void **state)
+{
+    (void)state;
+    on_static(4);
+    struct heard_lease lease = held_by("m3", OTHERS(1));
+    lease.left_ms = 3600000;
+    lease.may_idle = lease.no_holder = true;
+    claims(lease);
+    assert_int_equal(left_ms(OTHERS(1)), HELD_MS_MAX);
+    assert_int_equal(record_of(OTHERS(1))->flags, RECORD_MAY_IDLE | RECORD_NO_HOLDER);
+}
+
+/* A claim is held whatever the slots say, so two may want one index: leases alone tell who has it, and
+ * no reading is awaited for that. */
+static void at_the_owner_two_claims_of_one_index_are_not_both_right(void **state)
+{
+    (void)state;
+    on_server(4);
+    struct heard_lease lease = held_by("m3", OTHERS(1));
+    lease.slot = 2;
+    claims(lease);
+    lease.id = OTHERS(2);
+    claims(lease);
+    shows_nothing();
+    go(verify(OTHERS(1)));
+    after(500);
+    no(verify(OTHERS(2)), REASON_SLOT);
+    is_end(OTHERS(2), REFUSED);
+}
+
 static void at_the_owner_an_unknown_id_of_an_older_epoch_is_dead(void **state)
 {
     (void)state;
@@ -171,6 +201,8 @@ int main(void)
         cmocka_unit_test(a_claim_says_more_of_itself_and_nothing_of_ours),
         cmocka_unit_test(at_the_owner_a_claim_is_an_intention),
         cmocka_unit_test(at_the_owner_no_claim_extends_or_revives),
+        cmocka_unit_test(at_the_owner_a_claim_is_held_no_longer_than_a_lease_may_be),
+        cmocka_unit_test(at_the_owner_two_claims_of_one_index_are_not_both_right),
         cmocka_unit_test(at_the_owner_an_unknown_id_of_an_older_epoch_is_dead),
         cmocka_unit_test(at_the_owner_claims_have_a_bound),
         cmocka_unit_test(a_claim_of_a_waiter_ends_its_wait),
