@@ -483,6 +483,8 @@ ns_t room_deadline(struct room *room)
     first = earlier(first, errands_deadline(room, now));
     first = earlier(first, hear_deadline(room));
     first = earlier(first, earlier(room->own_ns, room->bind_ns));
+    if (room->routes_changed)
+        first = earlier(first, room_routes_deadline(room));
     return earlier(first, room->asked_ns);
 }
 

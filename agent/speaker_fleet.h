@@ -180,8 +180,9 @@ struct room {
     struct gather gathers[ROOM_GATHERS];
     struct obligation obligations[ROOM_OBLIGATIONS];
     struct errand errands[ROOM_ERRANDS];
-    ns_t list_ns, list_wait_ns;
-    ns_t lookers_ns; /* when it is next seen to who looks here at what others own */
+    ns_t list_ns, list_wait_ns; /* when somebody's peers are asked for next */
+    bool list_asked;            /* they were when that was looked at last */
+    ns_t lookers_ns;            /* when it is next seen to who looks here at what others own */
     struct asked *asked;
     uint32_t asked_count;
     ns_t asked_ns; /* when one of them is to be looked at */
@@ -228,6 +229,7 @@ bool room_is_epoch_mad(uint64_t epoch);
 
 /* ---- speaker_routes.c */
 void room_write_routes(struct room *room, ns_t now);
+ns_t room_routes_deadline(const struct room *room);
 
 /* ---- speaker_outside.c */
 void outside_run(struct room *room, ns_t now); /* takes who was told */

@@ -200,10 +200,12 @@ static bool apply(struct room *room, struct gather *gather, ns_t now)
     if (error == LEASE_ELOCKED)
         return now - gather->complete_ns > BOOK_NS;
     if (error == 0 && is_taken(voice, provider, &gather->state)) {
+        const struct fleet_offer *offer =
+            fleet_offer_of(room->fleet, gather->peer, gather->provider);
+        room->routes_changed |= !offer || offer->applied_epoch != gather->state.epoch;
         fleet_applied(room->fleet, gather->peer, gather->provider, gather->state.epoch,
                       gather->state.version);
         claims_hand_back(room, provider, &gather->state, now);
-        room->routes_changed = true;
     }
     return true;
 }

@@ -252,6 +252,7 @@ void peers_heard(struct room *room, uint32_t peer, unsigned news, enum heard_how
     if (news & FLEET_NEWS_PEER) {
         room->joined_ns = now;
         room->list_wait_ns = 0;
+        room->list_ns = room->list_asked ? room->list_ns : now; /* it may know others */
     }
     if (news & (FLEET_NEWS_PEER | FLEET_NEWS_RESTARTED))
         begin_anew(room, peer);
@@ -346,6 +347,7 @@ bool peers_next_list(struct room *room, ns_t now, uint32_t *peer)
     wait = wait < least ? least : wait > 8 * LOOK_NS ? 8 * LOOK_NS : wait;
     room->list_wait_ns = found ? wait : room->list_wait_ns;
     room->list_ns = now + (found ? wait : LOOK_NS);
+    room->list_asked = found;
     if (found)
         room->contacts[*peer].list_digest = room->contacts[*peer].digest;
     return found;

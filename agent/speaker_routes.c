@@ -8,19 +8,23 @@
 #include "agent/speaker_fleet.h"
 #include "broker/host_clock.h"
 
-#define WRITE_NS NS_PER_SEC
-#define TWIN_NS  (10 * NS_PER_SEC)
-#define STAYS_NS (10 * NS_PER_SEC)
+#define WRITE_NS  NS_PER_SEC        /* between two times, for when peers were heard */
+#define CHANGE_NS (250 * NS_PER_MS) /* where something else is news */
+#define TWIN_NS   (10 * NS_PER_SEC)
+#define STAYS_NS  (10 * NS_PER_SEC)
 
 static void add_peer(struct routes *routes, const struct fleet_peer *known)
 {
     struct route_peer *peer = &routes->peers[routes->peer_count++];
+    static const char digits[] = "0123456789abcdef";
     static const uint8_t none[16];
     snprintf(peer->name, sizeof peer->name, "%s", known->name);
     snprintf(peer->version, sizeof peer->version, "%s", known->version);
     snprintf(peer->endpoint, sizeof peer->endpoint, "%s", known->endpoint);
-    for (int i = 0; i < 16 && memcmp(known->id, none, sizeof none) != 0; i++)
-        snprintf(peer->id + 2 * i, 3, "%02x", known->id[i]);
+    for (int i = 0; i < 16 && memcmp(known->id, none, sizeof none) != 0; i++) {
+        peer->id[2 * i] = digits[known->id[i] >> 4];
+        peer->id[2 * i + 1] = digits[known->id[i] & 15];
+    }
     peer->heard_ns = known->heard_ns;
     peer->same_name = known->same_name;
 }
@@ -126,10 +130,15 @@ static void fill(struct room *room, struct routes *routes, ns_t now)
     add_remembered(room, routes, now);
 }
 
+ns_t room_routes_deadline(const struct room *room)
+{
+    return room->written_ns + (room->routes_changed ? CHANGE_NS : WRITE_NS);
+}
+
 void room_write_routes(struct room *room, ns_t now)
 {
     const struct host_dir *directory = &room->speaker->agent->directory;
-    if (now - room->written_ns < WRITE_NS)
+    if (now < room_routes_deadline(room))
         return;
     struct routes *routes = calloc(1, sizeof *routes);
     if (!routes)
