@@ -205,12 +205,30 @@ static void vllm_with_load(void **state)
     strangers();
 }
 
+/* Its gauge does not move though it works: what cannot be told is told as that, and not as idle. */
+static bool tells_nothing_of_work(void)
+{
+    struct lease_fleet *fleet;
+    struct lease_view view = {0};
+    if (!stage_look(agent, "x", &view) || lease_fleet(agent, &fleet) < 0)
+        return false;
+    char *json = lease_fleet_json(fleet);
+    bool tells = view.in_flight == -1 && view.free == -1 &&
+                 strstr(view.detail, "--enable-server-load-tracking") && json &&
+                 strstr(json, "\"in_flight\":null") && strstr(json, "\"free\":null") &&
+                 strstr(json, "\"signal\":\"inferred\"");
+    free(json);
+    lease_fleet_free(&fleet);
+    return tells;
+}
+
 static void vllm_without_load(void **state)
 {
     (void)state;
     options.lag_ms = 500;
     begin("vllm", ",slots=4");
     becomes("inferred", "ok");
+    assert_true(tells_nothing_of_work());
     burst();
     take_all(0); /* though the gauges still show what has ended */
     give_all_back();
