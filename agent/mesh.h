@@ -3,8 +3,10 @@
  * What is published may be lost, and says so nowhere: whoever needs it asks again. Nothing blocks, a
  * peer that is slow loses what is too much for it (MESH_UNSENT_MAX messages), and nothing that
  * arrives grows memory beyond MESH_UNHEARD_MAX messages of each peer. Not bounded is what a peer
- * subscribes to, nor the frames of one message: who may connect is for whoever configures the
- * endpoint, and keys.
+ * subscribes to, nor the frames of one message; libzmq has no option for either (with
+ * ZMQ_XPUB_MANUAL it keeps subscriptions all the same). Measured: 100,000 subscriptions of 190 bytes
+ * took 23 MB, which stay when the peer has gone. Who may connect is for whoever configures the endpoint,
+ * and keys; beyond that the system limits the process (ulimit -v, MemoryMax=).
  *
  * A connection that is lost is tried again by libzmq, at random intervals of at most
  * MESH_RECONNECT_LONGEST_MS; who is gone for good is for the caller to disconnect.

@@ -55,6 +55,7 @@ static void tell_static(struct room *room, uint32_t index)
     fleet_tell(room->fleet, peer->name, NULL, room->names->names[index].endpoint, true,
                host_now_ns());
     room->routes_changed = true;
+    room->look_ns = 0; /* who is new is asked now */
 }
 
 static void look_up(struct room *room, uint32_t index, ns_t now)
@@ -151,6 +152,7 @@ static void begin_contact(struct room *room, uint32_t index)
     memcpy(contact->connected, connected, sizeof connected);
     snprintf(contact->endpoint, sizeof contact->endpoint, "%s", peer->in_use ? peer->endpoint : "");
     contact->is_self = contact->endpoint[0] && strcmp(contact->endpoint, room->endpoint) == 0;
+    room->routes_changed |= contact->is_self; /* it is not shown any more */
 }
 
 /* Of two who were told of each other at the same time one asks, which tells the other enough; where the
@@ -300,8 +302,7 @@ void peers_hello_ended(struct room *room, uint32_t peer, bool answered, bool is_
 {
     struct contact *contact = &room->contacts[peer];
     contact->failures = answered ? 0 : contact->failures + 1;
-    if (is_self && !contact->is_self)
-        room->routes_changed = true; /* it is not shown any more */
+    room->routes_changed |= is_self;
     contact->is_self = contact->is_self || is_self;
     if (answered)
         contact->hello = contact->unmet = false;
