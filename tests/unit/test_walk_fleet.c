@@ -8,7 +8,7 @@
 
 #include "broker/attribution.h"
 #include "broker/broker.h"
-#include "tests/lib/check.h"
+#include "tests/unit/walk_draws.h"
 
 #define STEPS       150000
 #define HOSTS       3
@@ -19,7 +19,7 @@
 #define PENDING     12
 #define LIVES       (1u << 16)
 
-static uint64_t seed, word, drawn;
+static uint64_t drawn;
 static uint32_t quiets, goes, claimed, answers;
 static ns_t now;
 static bool probed;
@@ -61,25 +61,7 @@ static struct life {
 } lives[LIVES];
 static uint64_t last_token;
 
-static uint32_t below(uint32_t limit)
-{
-    word ^= word << 13;
-    word ^= word >> 7;
-    word ^= word << 17;
-    return (uint32_t)((word >> 32) * limit >> 32);
-}
-
-static bool one_in(uint32_t chances)
-{
-    return below(chances) == 0;
-}
-
-#define MUST(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("LEASEHOLD_SEED=%llu, at %lld ms: %s", (unsigned long long)seed,              \
-                     (long long)(now / NS_PER_MS), #condition);                                    \
-    } while (0)
+#define MUST(condition) MUST_AT(now / NS_PER_MS, condition)
 
 static bool is_lease(const struct record *record)
 {
@@ -567,8 +549,7 @@ static void walk_with(uint64_t from, bool with_readings)
     const char *wanted = getenv("LEASEHOLD_STEPS");
     unsigned long long steps = wanted ? strtoull(wanted, NULL, 10) : STEPS;
     probed = with_readings;
-    seed = from;
-    word = from * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    draw_from(from);
     now = 1000 * NS_PER_SEC;
     last_token = 0;
     memset(posts, 0, sizeof posts);
@@ -586,22 +567,16 @@ static void walk_with(uint64_t from, bool with_readings)
                  quiets, claimed, answers);
 }
 
-static uint64_t first_seed(void)
-{
-    const char *wanted = getenv("LEASEHOLD_SEED");
-    return wanted ? strtoull(wanted, NULL, 10) : 20261201;
-}
-
 static void static_books_walk(void **state)
 {
     (void)state;
-    walk_with(first_seed(), false);
+    walk_with(first_seed(20261201), false);
 }
 
 static void probed_books_walk(void **state)
 {
     (void)state;
-    walk_with(first_seed() + 1, true);
+    walk_with(first_seed(20261201) + 1, true);
 }
 
 int main(void)
