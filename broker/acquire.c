@@ -112,8 +112,7 @@ static void acquire_or_wait(struct step *step, const struct request *request)
         step_reply_unread(step, NULL);
         return;
     }
-    if (obstacle != OBSTACLE_NONE &&
-        (request->wait_ms == 0 || step_wait_end(request) <= step->now)) {
+    if (obstacle != OBSTACLE_NONE && !step_may_wait(step, request)) {
         struct answer *answer = step_reply(step, ANSWER_NO, step_reason(obstacle));
         step_explain(step, answer, &tally, UINT64_MAX, request->slot);
         bool by_leases = tally.dispatched + ahead + (int32_t)request->units > tally.slots;

@@ -165,10 +165,15 @@ void step_reply_unread(struct step *step, const struct record *record)
     step_want_reading(step);
 }
 
-ns_t step_wait_end(const struct request *request)
+static ns_t wait_end(const struct request *request)
 {
     uint32_t wait_ms = request->wait_ms < WAIT_MS_MAX ? request->wait_ms : WAIT_MS_MAX;
     return request->asked_ns + (ns_t)wait_ms * NS_PER_MS;
+}
+
+bool step_may_wait(const struct step *step, const struct request *request)
+{
+    return request->wait_ms > 0 && wait_end(request) > step->now;
 }
 
 bool step_ttl_is_valid(uint32_t ttl_ms)
@@ -191,7 +196,7 @@ void step_reply_wait_over(struct step *step, const struct record *record)
 void step_enqueue(struct step *step, struct record *record, const struct request *request,
                   enum reason reason)
 {
-    record->deadline_ns = step_wait_end(request);
+    record->deadline_ns = wait_end(request);
     record->waiting_since_ns = step->now;
     book_set_state(step->book, record, RECORD_WAITING);
     step_note(step, NOTE_QUEUED, record, reason, 0);

@@ -44,7 +44,8 @@ bool step_answer_again(struct step *step, const struct request *request);
 void step_stamp(struct step *step, struct record *record, const struct request *request);
 void step_enqueue(struct step *step, struct record *record, const struct request *request,
                   enum reason reason);
-ns_t step_wait_end(const struct request *request);
+/* It wants to stand in the queue, and its wait has not ended. */
+bool step_may_wait(const struct step *step, const struct request *request);
 bool step_ttl_is_valid(uint32_t ttl_ms);
 /* What a refusal stands on may have changed since the last reading: a new one is worth asking. */
 bool step_reading_may_help(const struct step *step, const struct request *request,

@@ -59,7 +59,7 @@ static void no_or_wait(struct step *step, struct record *record, const struct re
 {
     struct book *book = step->book;
     bool waits = record->state == RECORD_WAITING;
-    bool may_wait = step_wait_end(request) > step->now && request->wait_ms > 0;
+    bool may_wait = step_may_wait(step, request);
     if (waits) {
         step_reply_wait(step, record, reason);
         return;
@@ -124,11 +124,6 @@ static enum choice choose(struct step *step, const struct request *request, stru
     return obstacle == OBSTACLE_NONE ? CHOICE_GO : CHOICE_NO;
 }
 
-static bool may_wait(const struct step *step, const struct request *request)
-{
-    return request->wait_ms > 0 && step_wait_end(request) > step->now;
-}
-
 static void explain(struct step *step, uint64_t place, int32_t slot)
 {
     struct tally tally;
@@ -162,7 +157,7 @@ static void verify_live(struct step *step, struct record *record, const struct r
         go(step, record, request);
     } else if (choice == CHOICE_UNREAD) {
         step_reply_unread(step, record);
-    } else if (choice == CHOICE_NO || waits || may_wait(step, request)) {
+    } else if (choice == CHOICE_NO || waits || step_may_wait(step, request)) {
         no_or_wait(step, record, request, reason);
     } else {
         step_reply_of(step, ANSWER_NO, reason, record);
@@ -210,7 +205,7 @@ static void acquire_and_verify(struct step *step, const struct request *request)
     struct wish wish = {UINT64_MAX, request->units, request->slot};
     enum choice choice = choose(step, request, wish, &reason);
     bool stays = choice == CHOICE_GO || choice == CHOICE_UNREAD;
-    if (!stays && !may_wait(step, request)) {
+    if (!stays && !step_may_wait(step, request)) {
         refuse_anew(step, request, choice, reason);
         return;
     }

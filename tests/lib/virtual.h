@@ -49,6 +49,20 @@ static inline enum record_end end_of(struct lease_id lease)
 #define is_state(lease, state) assert_int_equal(state_of(lease), RECORD_##state)
 #define is_end(lease, end)     assert_int_equal(end_of(lease), END_##end)
 
+/* Asked again, it was told the same. */
+static inline void same_answer(struct answer a, struct answer b)
+{
+    assert_int_equal(a.verdict, b.verdict);
+    assert_int_equal(a.reason, b.reason);
+    assert_int_equal(a.undecided, b.undecided);
+    assert_true(lease_id_equal(a.lease, b.lease));
+    assert_int_equal(a.token, b.token);
+    assert_int_equal(a.place, b.place);
+    assert_int_equal(a.end_ns, b.end_ns);
+    assert_int_equal(a.waited_ms, b.waited_ms);
+    assert_int_equal(a.end, b.end);
+}
+
 /* A lease that was acquired and told to go just now. */
 static inline struct lease_id dispatched(const char *label)
 {

@@ -1,19 +1,6 @@
 /* Duplicates: whoever did not hear an answer asks with the same id and hears the same again. */
 #include "tests/lib/virtual.h"
 
-static void same_answer(struct answer a, struct answer b)
-{
-    assert_int_equal(a.verdict, b.verdict);
-    assert_int_equal(a.reason, b.reason);
-    assert_int_equal(a.undecided, b.undecided);
-    assert_true(lease_id_equal(a.lease, b.lease));
-    assert_int_equal(a.token, b.token);
-    assert_int_equal(a.place, b.place);
-    assert_int_equal(a.end_ns, b.end_ns);
-    assert_int_equal(a.waited_ms, b.waited_ms);
-    assert_int_equal(a.end, b.end);
-}
-
 static void a_go_asked_again_is_the_same_go(void **state)
 {
     (void)state;

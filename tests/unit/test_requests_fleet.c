@@ -45,17 +45,6 @@ static struct answer far_ask(enum verb verb, struct lease_id lease, const struct
 #define far_release(lease, ...)                                                                    \
     far_ask(VERB_RELEASE, lease, &(struct far){.usual = true, ##__VA_ARGS__})
 
-static void same_answer(struct answer a, struct answer b)
-{
-    assert_int_equal(a.verdict, b.verdict);
-    assert_int_equal(a.reason, b.reason);
-    assert_true(lease_id_equal(a.lease, b.lease));
-    assert_int_equal(a.token, b.token);
-    assert_int_equal(a.place, b.place);
-    assert_int_equal(a.end_ns, b.end_ns);
-    assert_int_equal(a.waited_ms, b.waited_ms);
-}
-
 /* Another process of this host answers now: it has the book, and none of the refusals. */
 static void takes_over(void)
 {
