@@ -105,10 +105,11 @@ static enum message_verdict verdict_of(enum verdict verdict, enum verb verb)
     }
 }
 
-/* So that the asker's view is mended by the refusal. */
+/* So that the asker's view is mended by the refusal: one from before what it was refused for would not. */
 static void fill_state(struct room *room, struct voice *voice, struct message *reply)
 {
-    if (publish_pack(room, voice, STATE_NS) < 0 || voice->packed.parts != 1)
+    bool changed = voice->packed.looked != publish_version(voice->provider);
+    if (publish_pack(room, voice, changed ? 0 : STATE_NS) < 0 || voice->packed.parts != 1)
         return;
     reply->state.at = voice->packed.bytes;
     reply->state.size = voice->packed.ends[0];

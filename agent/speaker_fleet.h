@@ -33,6 +33,7 @@ struct packed_state {
     size_t ends[WIRE_PARTS_MAX];
     ns_t made_ns; /* 0: there is none */
     uint64_t epoch, version;
+    uint64_t looked; /* publish_version() just before the book was looked at for it */
     uint64_t digest; /* of what in it matters */
 };
 

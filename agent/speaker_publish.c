@@ -147,6 +147,7 @@ int publish_pack(struct room *room, struct voice *voice, ns_t age_ns)
     if (provider->has_spec)
         snprintf(state.group, sizeof state.group, "%s", provider->spec.group);
     packed->made_ns = 0;
+    packed->looked = publish_version(provider);
     uint32_t count = copy_book(room, voice->provider, &state);
     int error = pack_parts(room, packed, &state, count);
     if (error < 0)

@@ -209,7 +209,7 @@ static void one_that_comes_back_is_heard_again(void **state)
     publish_until_heard(pair->from, "beat/2", pair->to);
 }
 
-#define PEERS 24
+#define PEERS 16 /* as an ordinary user has descriptors for */
 
 static void many_hear_many(void **state)
 {
