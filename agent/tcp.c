@@ -120,6 +120,16 @@ enum endpoint_kind tcp_endpoint_kind(const char *endpoint)
     return split(endpoint, &parts) && atoi(parts.port) != 0 ? kind_of_host(&parts) : ENDPOINT_BAD;
 }
 
+/* A name may have addresses of both kinds, and an agent that listens at all addresses of its host means
+ * those of IPv4. */
+static const struct addrinfo *preferred(const struct addrinfo *found)
+{
+    for (const struct addrinfo *each = found; each; each = each->ai_next)
+        if (each->ai_family == AF_INET)
+            return each;
+    return found;
+}
+
 int tcp_resolve(const char *endpoint, char numeric[TCP_ENDPOINT_SIZE])
 {
     struct parts parts;
@@ -137,9 +147,10 @@ int tcp_resolve(const char *endpoint, char numeric[TCP_ENDPOINT_SIZE])
     if (getaddrinfo(parts.host, parts.port, &wanted, &found) != 0) {
         return LEASE_EABSENT;
     }
-    int rc = getnameinfo(found->ai_addr, found->ai_addrlen, address, sizeof address, NULL, 0,
+    const struct addrinfo *one = preferred(found);
+    int rc = getnameinfo(one->ai_addr, one->ai_addrlen, address, sizeof address, NULL, 0,
                          NI_NUMERICHOST);
-    bool six = found->ai_family == AF_INET6;
+    bool six = one->ai_family == AF_INET6;
     freeaddrinfo(found);
     if (rc != 0) {
         return LEASE_EABSENT;

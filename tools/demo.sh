@@ -34,13 +34,15 @@ for host in z4 m5; do
     in_background "$host" slotserver --host "${address[$host]}" --port 8080 --slots 1 --tps 50
     soon on "$host" curl -sf -o "$work/nothing" "$(url "$host")/_stats"
 done
-# one configuration for all: whose address a URL names, that host owns the provider
-cat >"$work/leasehold.conf" <<CONF
-provider z4 = llama.cpp+$(url z4)
-provider m5 = llama.cpp+$(url m5)
-peer = tcp://${address[z4]}
-CONF
+# one configuration for all: whose address a URL names, that host owns the provider; but all addresses of
+# loopback are everybody's own, so that there it is said whose each is
 for host in "${hosts[@]}"; do
+    for provider in z4 m5; do
+        owner=
+        [ $namespaces = yes ] || owner=,own=$([ $host = $provider ] && echo yes || echo no),url=$(url $provider)
+        echo "provider $provider = llama.cpp+$(url $provider)$owner"
+    done >"$work/$host/leasehold.conf"
+    echo "peer = tcp://${address[z4]}" >>"$work/$host/leasehold.conf"
     start_agent "$host"
 done
 

@@ -93,8 +93,8 @@ in_background()
 
 start_agent()
 {
-    in_background "$1" lease-agent --name "$1" --config "$work/leasehold.conf" \
-        --listen "tcp://${address[$1]}" --insecure
+    in_background "$1" lease-agent --name "$1" --config "$work/$1/leasehold.conf" \
+        --listen "tcp://${address[$1]}" --advertise "tcp://${address[$1]}" --insecure
     agent[$1]=$!
     soon speaks "$1"
 }
