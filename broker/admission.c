@@ -64,7 +64,8 @@ ns_t admission_settled_ns(const struct book *book, const struct record *record)
     if (sight->flags & SIGHT_TOLD)
         return NS_NEVER; /* what the owner takes for shown it has told */
     ns_t left_ns = record->settle_mark_ns + settle_ns(book) - sight->healthy_ns;
-    if (left_ns <= 0)
+    /* what was asked for before the go may be how it stood before it, however late the answer */
+    if (left_ns <= 0 && record->dispatched_ns < sight->reading.sent_ns)
         return 0;
     return sight->healthy_since_ns ? sight->healthy_since_ns + left_ns : NS_NEVER;
 }

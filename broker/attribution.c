@@ -231,7 +231,7 @@ static void settle(struct book *book, ns_t now)
         struct record *record = &book->records[book->live[i]];
         bool ran = record->state == RECORD_DISPATCHED || record->state == RECORD_ORPHAN;
         if (!ran || record->arrived == record->units || (record->flags & RECORD_SETTLED) ||
-            now < admission_settled_ns(book, record))
+            admission_settled_ns(book, record) != 0)
             continue;
         book_touch(book, record);
         if (record->state == RECORD_DISPATCHED)

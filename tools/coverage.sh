@@ -5,7 +5,8 @@
 # the tests whose names match FILTER (those of unit/ and host/) and prints a table; FOLDER/coverage.html
 # shows each line. What a killed process ran is not counted: it had no time to write it down.
 # Branches of assert() are left out: their other side is not to be reached.
-# tests/COVERAGE.md has the reason for what remains.
+# tests/COVERAGE.md has the reason for what remains; coverage_check.py fails where it lacks one, unless a
+# FILTER left tests out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build-coverage}
@@ -32,4 +33,5 @@ gcovr --root . --filter broker/ --filter proto/ --exclude-branches-by-pattern '.
     exit 70
 }
 cat "$folder/coverage.txt"
+[ $# -gt 1 ] || tools/coverage_check.py "$folder/coverage.json" tests/COVERAGE.md || rc=1
 [ $rc = 0 ]

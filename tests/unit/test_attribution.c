@@ -457,6 +457,33 @@ static void slots_are_the_last_that_were_told(void **state)
     assert_int_equal(tally_now().slots, 2);
 }
 
+/* The question left before the go, and the server took its time: what it answers may be how it stood before
+ * the go, and does not settle whose work it shows. */
+static void a_reading_that_was_asked_for_before_the_go_settles_nothing(void **state)
+{
+    (void)state;
+    on_counting_server(2);
+    counts(1); /* a stranger */
+    ns_t asked_ns = world.now;
+    after(1);
+    struct lease_id a = granted(acquire());
+    go(verify(a));
+    after(100);
+    struct reading *late = blank_reading();
+    late->in_flight = 1;
+    late->sent_ns = asked_ns;
+    late->answered_ns = world.now;
+    take(late);
+    assert_int_equal(seen(a), 0);
+    assert_false(is_ghost(a));
+    struct tally tally = tally_now();
+    assert_int_equal(tally.busy, 2);
+    assert_int_equal(tally.available, 0);
+    after(20);
+    counts(1); /* sent long enough after it, it does */
+    assert_int_equal(seen(a), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -483,6 +510,7 @@ int main(void)
         cmocka_unit_test(an_older_reading_changes_nothing),
         cmocka_unit_test(a_reading_of_the_future_changes_nothing),
         cmocka_unit_test(slots_are_the_last_that_were_told),
+        cmocka_unit_test(a_reading_that_was_asked_for_before_the_go_settles_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

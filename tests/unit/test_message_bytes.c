@@ -154,6 +154,9 @@ static void what_is_wrong_is_named(void **state)
 {
     (void)state;
     assert_string_equal(wire_fault_text((enum wire_fault)99), "unknown fault");
+#define IS_TOLD(name, text) assert_string_equal(wire_fault_text(name), text);
+    WIRE_FAULTS(IS_TOLD)
+#undef IS_TOLD
     assert_string_equal(message_op_word(MESSAGE_HELLO), "hello");
     assert_string_equal(message_op_word((enum message_op)99), "");
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
