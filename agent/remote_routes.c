@@ -33,7 +33,9 @@ struct remote {
     ino_t inode;
     struct routes *told; /* by given peers */
     ns_t fetch_ns;       /* when they may be asked next */
-    _Atomic bool doubt;  /* an owner that they told of is silent */
+    bool
+        cut_short; /* the last asking ended with the answer for its provider: others were not asked */
+    _Atomic bool doubt; /* an owner that they told of is silent */
     struct owner owners[OWNERS_MAX];
 
     pthread_mutex_t fetch_mutex; /* one thread asks the peers; taken before `mutex` */
@@ -159,7 +161,13 @@ static void look_at_file(struct lease_agent *agent, ns_t now)
 
 /* ---- given peers ----------------------------------------------------------------------------- */
 
-/* True where it was worth trying: not within LOOK_NS of the last time. */
+static bool has_owner(const struct routes *routes, const char *provider)
+{
+    const struct route *route = provider ? routes_find(routes, provider) : NULL;
+    return route && route->endpoint[0];
+}
+
+/* True where it was worth trying: not within LOOK_NS of the last time that all were asked. */
 static bool fetch(struct lease_agent *agent, const char *provider)
 {
     struct remote *remote = agent->remote;
@@ -167,7 +175,8 @@ static bool fetch(struct lease_agent *agent, const char *provider)
         return false;
     pthread_mutex_lock(&remote->fetch_mutex);
     ns_t now = host_now_ns();
-    bool due = now >= remote->fetch_ns;
+    bool due = now >= remote->fetch_ns ||
+               (remote->cut_short && provider && !has_owner(remote->told, provider));
     struct routes *told = NULL;
     if (due)
         told = remote_ask_peers(agent, remote->peers, remote->peer_count, provider,
@@ -180,6 +189,7 @@ static bool fetch(struct lease_agent *agent, const char *provider)
     if (told) { /* nobody's answer takes nothing away */
         routes_free(&remote->told);
         remote->told = told;
+        remote->cut_short = has_owner(told, provider);
         note_anything(remote);
     }
     pthread_mutex_unlock(&remote->mutex);

@@ -471,6 +471,34 @@ static void test_only_a_peer_is_known(void **state)
     await_known(agent, lease.id, false);
 }
 
+/* Whoever was asked for the first candidate, and knew it, need not know the second. */
+static void test_only_a_peer_of_the_first_is_known(void **state)
+{
+    (void)state;
+    const char *peers[] = {m5->listen}, *both[] = {"near", "far"};
+    char directory[TEMP_DIR_MAX + 16];
+    lease_agent_t *third = NULL;
+    struct lease full;
+    assert_int_equal(place(agent, "near", NULL), 0);
+    full = lease;
+    snprintf(directory, sizeof directory, "%s/third", stage_dir);
+    struct lease_options options = {.size = sizeof options,
+                                    .directory = directory,
+                                    .host = "third",
+                                    .flags = LEASE_OPEN_CLIENT,
+                                    .peers = peers,
+                                    .peer_count = 1};
+    for (int again = 0; again < 3; again++) { /* with and without books of an earlier time */
+        assert_int_equal(lease_agent_open(&options, &third, NULL, 0), 0);
+        int error = lease_place(third, both, 2, NULL, &lease, &verdict);
+        if (error < 0)
+            fail_msg("%d: %s: %s", again, lease_strerror(error), verdict.reason);
+        assert_string_equal(lease.provider, "far");
+        lease_agent_close(&third);
+    }
+    assert_int_equal(lease_release(agent, full.id, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +512,7 @@ int main(void)
         played(test_a_server_is_read_where_it_is_known),
         played(test_who_looks_from_afar_is_shown_strangers),
         played(test_only_a_peer_is_known),
+        played(test_only_a_peer_of_the_first_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
