@@ -41,6 +41,9 @@ static void hear_asker(struct room *room, const struct message *request)
         endpoint_format(address, (uint16_t)beat->port, endpoint);
         peers_beside(endpoint, beat->publish_port, publish);
     }
+    /* others told of it, but not where it publishes; who was asked by it does not ask it in turn */
+    if (known && !room->fleet->peers[peer].publish[0])
+        peers_beside(room->fleet->peers[peer].endpoint, beat->publish_port, publish);
     hear_beat(room, beat, endpoint, publish, HEARD_ASKING);
 }
 
