@@ -33,9 +33,8 @@ struct remote {
     ino_t inode;
     struct routes *told; /* by given peers */
     ns_t fetch_ns;       /* when they may be asked next */
-    bool
-        cut_short; /* the last asking ended with the answer for its provider: others were not asked */
-    _Atomic bool doubt; /* an owner that they told of is silent */
+    bool cut_short;      /* the last asking ended early, by the answer for its provider */
+    _Atomic bool doubt;  /* an owner that they told of is silent */
     struct owner owners[OWNERS_MAX];
 
     pthread_mutex_t fetch_mutex; /* one thread asks the peers; taken before `mutex` */

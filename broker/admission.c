@@ -36,10 +36,11 @@ static ns_t fresh_until_ns(const struct book *book)
 }
 
 /* Asked after the verify came in is as fresh as a reading can be, however long the server took; but
- * not for ever, since whoever asked may have been stopped before it could use the answer. */
+ * not for ever, since whoever asked may have been stopped before it could use the answer. Where no
+ * moment was said (0) none was asked for. */
 static bool was_asked_for(ns_t sent_ns, ns_t answered_ns, ns_t now, ns_t asked_ns)
 {
-    return sent_ns >= asked_ns && now - answered_ns <= PROBE_MS * NS_PER_MS;
+    return asked_ns != 0 && sent_ns >= asked_ns && now - answered_ns <= PROBE_MS * NS_PER_MS;
 }
 
 bool admission_is_fresh(const struct book *book, ns_t now, ns_t asked_ns)

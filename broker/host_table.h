@@ -43,9 +43,9 @@ bool host_table_was_initialised(int dir_fd, const char *provider);
 /* Opens the book of a provider in the directory and brings `book` (initialised, of no instance) up
  * to date. One that was cut short is begun anew, as an empty one is: what was in it is gone, and
  * whoever has it open finds so at the next lock. LEASE_EUNKNOWN no such file and not to be created,
- * LEASE_ENOSPC, LEASE_EDAMAGED (not a book of this provider), LEASE_ELAYOUT (a book of another build), LEASE_ELOCKED (not initialised, and
- * somebody sits on the lock), and what host_lock_open says. On failure the table is closed and the
- * file as it was. */
+ * LEASE_ENOSPC, LEASE_EDAMAGED (not a book of this provider), LEASE_ELAYOUT (a book of another
+ * build), LEASE_ELOCKED (not initialised, and somebody sits on the lock), and what host_lock_open
+ * says. On failure the table is closed and the file as it was. */
 int host_table_open(struct host_table *table, int dir_fd, const char *provider, struct book *book,
                     const struct host_table_options *options);
 

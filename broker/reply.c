@@ -203,14 +203,6 @@ void step_enqueue(struct step *step, struct record *record, const struct request
     step_reply_wait(step, record, reason);
 }
 
-/* A reading that was asked for since then is as fresh as can be. Who says no moment asks now. */
-static ns_t wants_since(const struct request *request)
-{
-    if (request->fresh_ns != 0)
-        return request->fresh_ns;
-    return request->asked_ns != 0 ? request->asked_ns : NS_NEVER;
-}
-
 /* Living leases and intentions are as the book has them. But strangers, orphans and health are as
  * old as the reading, and where nobody reads in the background they would stand in the way for as
  * long as it is trusted, an orphan for ever. Work comes and goes quickly; a server that tells of none
@@ -220,7 +212,7 @@ bool step_reading_may_help(const struct step *step, const struct request *reques
 {
     const struct book *book = step->book;
     const struct reading *reading = &book->sight.reading;
-    ns_t since = wants_since(request);
+    ns_t since = step_since(request);
     bool recent =
         reading->sent_ns != 0 && step->now - reading->answered_ns <= PROBE_ACTIVE_MS * NS_PER_MS;
     bool fresh = tally->counts ? admission_is_fresh(book, step->now, since) : recent;
@@ -232,7 +224,7 @@ bool step_reading_may_help(const struct step *step, const struct request *reques
 
 bool step_group_may_help(const struct step *step, const struct request *request, uint64_t place)
 {
-    ns_t since = wants_since(request);
+    ns_t since = step_since(request);
     uint32_t as_known = REQUEST_GROUP_AS_KNOWN;
     if (request->verb == VERB_ACQUIRE)
         as_known |= REQUEST_AS_KNOWN;

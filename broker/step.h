@@ -44,6 +44,11 @@ bool step_answer_again(struct step *step, const struct request *request);
 void step_stamp(struct step *step, struct record *record, const struct request *request);
 void step_enqueue(struct step *step, struct record *record, const struct request *request,
                   enum reason reason);
+/* A reading that was asked for since then is as fresh as can be. 0: no moment was said. */
+static inline ns_t step_since(const struct request *request)
+{
+    return request->fresh_ns != 0 ? request->fresh_ns : request->asked_ns;
+}
 /* It wants to stand in the queue, and its wait has not ended. */
 bool step_may_wait(const struct step *step, const struct request *request);
 bool step_ttl_is_valid(uint32_t ttl_ms);

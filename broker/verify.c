@@ -113,7 +113,7 @@ static enum choice choose(struct step *step, const struct request *request, stru
         return CHOICE_NO;
     if (!book_is_probed(book))
         return CHOICE_GO;
-    ns_t since = request->fresh_ns ? request->fresh_ns : request->asked_ns;
+    ns_t since = step_since(request);
     bool fresh = admission_is_fresh(book, step->now, since);
     if (!fresh && step->now >= attribution_not_before(book))
         return CHOICE_UNREAD;
