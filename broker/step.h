@@ -49,6 +49,7 @@ static inline ns_t step_since(const struct request *request)
 {
     return request->fresh_ns != 0 ? request->fresh_ns : request->asked_ns;
 }
+
 /* It wants to stand in the queue, and its wait has not ended. */
 bool step_may_wait(const struct step *step, const struct request *request);
 bool step_ttl_is_valid(uint32_t ttl_ms);
