@@ -5,6 +5,10 @@
  * subscribes to what is not passed on, so that a word is never lost since a subscription was still
  * under way. Only messages of the mesh's shape pass, whatever is in them.
  *
+ * Beats are kept for RELAY_REST_MS and passed on together, so that each hearer is written to, and wakes,
+ * so often and not for each of some hundred agents. All else passes at once, and may overtake a beat:
+ * what a late beat says of versions is then older than what is known, and changes nothing.
+ *
  * How agents use it. A relay tells both endpoints in its hello and beat, as a peer that publishes
  * (`publish`: where it is heard) and takes in (`relay`: where one publishes to); or the configuration
  * of an agent tells them, --peer for the former and --publish relay=ENDPOINT for the latter. The agent
@@ -25,9 +29,12 @@
 #include <stdint.h>
 
 #include "agent/tcp.h"
+#include "broker/record.h"
 
 #define RELAY_MESSAGES_MAX 4096 /* that one relay_run takes at most */
 #define RELAY_UNSENT_MAX   4096
+#define RELAY_BEATS_MAX    1024 /* that wait; one more, and all of them pass */
+#define RELAY_REST_MS      50
 
 struct relay;
 
@@ -47,8 +54,12 @@ const char *relay_heard_at(const struct relay *self);
 /* For zmq_poll with ZMQ_POLLIN; borrowed. */
 void *relay_socket(struct relay *self);
 
-/* Passes on what has arrived. 0, LEASE_EFORK, LEASE_EIO when a socket is of no more use. */
+/* Passes on what has arrived, and beats that have waited. 0, LEASE_EFORK, LEASE_EIO when a socket is of no
+ * more use. */
 int relay_run(struct relay *self);
+
+/* When relay_run is to be called again though nothing arrives, by host_now_ns: NS_NEVER unless beats wait. */
+ns_t relay_deadline(const struct relay *self);
 
 struct relay_counters relay_counters(const struct relay *self);
 

@@ -181,6 +181,8 @@ struct room {
     struct gather gathers[ROOM_GATHERS];
     struct obligation obligations[ROOM_OBLIGATIONS];
     struct errand errands[ROOM_ERRANDS];
+    ns_t hellos_ns;             /* ahead of now by what was asked faster than is allowed for long */
+    uint32_t hello_next;        /* whose turn it is to be asked who it is */
     ns_t list_ns, list_wait_ns; /* when somebody's peers are asked for next */
     bool list_asked;            /* they were when that was looked at last */
     ns_t lookers_ns;            /* when it is next seen to who looks here at what others own */

@@ -20,7 +20,12 @@
 #define LOOKUP_NS      (3 * NS_PER_SEC)
 #define RESOLVED_NS    (60 * NS_PER_SEC)
 #define OTHER_NS       NS_PER_SEC
-#define EACH_NS        (5 * NS_PER_MS) /* between two of many peers that are to be asked anew */
+#define EACH_NS        (5 * NS_PER_MS)   /* between two of many peers that are to be asked anew */
+#define HELLO_NS       (100 * NS_PER_MS) /* between two peers that are asked who they are, for long */
+#define HELLO_BURST    128               /* so many may be asked at once */
+#define RELAY_HELLO_NS (500 * NS_PER_MS) /* the same where a relay makes most of that needless */
+#define RELAY_BURST    16
+#define RELAYED_NS     (8 * NS_PER_SEC) /* between two lists where beats tell of all by themselves */
 
 /* A peer of the configuration. */
 struct name {
@@ -156,11 +161,13 @@ static void begin_contact(struct room *room, uint32_t index)
 }
 
 /* Of two who were told of each other at the same time one asks, which tells the other enough; where the
- * one cannot, the other does after a while. */
+ * one cannot, the other does after a while. Where a relay stands between, both hear each other by then. */
 static ns_t hello_wait(const struct room *room, const struct fleet_peer *peer)
 {
-    bool goes_first = peer->is_static || peer->heard_ns != 0 || !room->endpoint[0] ||
-                      memcmp(room->speaker->id, peer->id, sizeof peer->id) > 0;
+    bool told_first =
+        !room->config->relay[0] &&
+        (!room->endpoint[0] || memcmp(room->speaker->id, peer->id, sizeof peer->id) > 0);
+    bool goes_first = peer->is_static || peer->heard_ns != 0 || told_first;
     return goes_first ? some_of(100 * NS_PER_MS) : OTHER_NS + some_of(OTHER_NS);
 }
 
@@ -252,9 +259,10 @@ void peers_heard(struct room *room, uint32_t peer, unsigned news, enum heard_how
                 FLEET_NEWS_ENDPOINT))
         room->routes_changed = true;
     if (news & FLEET_NEWS_PEER) {
+        bool soon = !room->list_asked && !room->config->relay[0];
         room->joined_ns = now;
         room->list_wait_ns = 0;
-        room->list_ns = room->list_asked ? room->list_ns : now; /* it may know others */
+        room->list_ns = soon ? now : room->list_ns; /* it may know others */
     }
     if (news & (FLEET_NEWS_PEER | FLEET_NEWS_RESTARTED))
         begin_anew(room, peer);
@@ -266,11 +274,12 @@ void peers_heard(struct room *room, uint32_t peer, unsigned news, enum heard_how
         note_gaps(room, peer, how, now);
 }
 
-/* It began anew, or did not hear us either: it may not know us any more. */
+/* It began anew, or did not hear us either: it may not know us any more. Whoever is heard by the relay hears
+ * us by it too. */
 void peers_introduce(struct room *room, uint32_t peer, ns_t now)
 {
     struct contact *contact = &room->contacts[peer];
-    if (!room->endpoint[0] || !room->fleet->peers[peer].endpoint[0])
+    if (!room->endpoint[0] || room->config->relay[0] || !room->fleet->peers[peer].endpoint[0])
         return;
     contact->unmet = true;
     ask_soon(contact, now + some_of(100 * NS_PER_MS));
@@ -278,9 +287,25 @@ void peers_introduce(struct room *room, uint32_t peer, ns_t now)
 
 /* ---- the next thing to ask ------------------------------------------------------------------- */
 
+/* Peers that do not come to speak in time are asked, which costs them time: where that is why they are
+ * silent, a fleet that asks as fast as it can would stay so. When the next one may be asked. */
+static ns_t hello_allowed_ns(const struct room *room)
+{
+    bool relayed = room->config->relay[0];
+    return room->hellos_ns - (relayed ? RELAY_BURST * RELAY_HELLO_NS : HELLO_BURST * HELLO_NS);
+}
+
+static void count_hello(struct room *room, ns_t now)
+{
+    ns_t from = room->hellos_ns > now ? room->hellos_ns : now;
+    room->hellos_ns = from + (room->config->relay[0] ? RELAY_HELLO_NS : HELLO_NS);
+}
+
 bool peers_next_hello(struct room *room, ns_t now, uint32_t *peer)
 {
-    for (uint32_t i = 0; i < room->fleet->peer_count; i++) {
+    uint32_t count = room->fleet->peer_count;
+    for (uint32_t n = 0; n < count; n++) {
+        uint32_t i = (room->hello_next + n) % count; /* in turns: none waits for ever */
         struct contact *contact = &room->contacts[i];
         if (!contact->hello || now < contact->hello_ns)
             continue;
@@ -288,6 +313,10 @@ bool peers_next_hello(struct room *room, ns_t now, uint32_t *peer)
             contact->hello = false; /* it was heard meanwhile */
             continue;
         }
+        if (now < hello_allowed_ns(room))
+            return false;
+        count_hello(room, now);
+        room->hello_next = i + 1;
         ns_t most = room->fleet->peers[i].is_static ? STATIC_MOST_NS : HELLO_MOST_NS;
         ns_t wait = HELLO_FIRST_NS << (contact->failures < 6 ? contact->failures : 6);
         wait = wait < most ? wait : most;
@@ -346,6 +375,7 @@ bool peers_next_list(struct room *room, ns_t now, uint32_t *peer)
     ns_t least = LOOK_NS / 4 + room->fleet->peer_count * EACH_NS; /* long lists are dear */
     ns_t wait = room->list_wait_ns * 2;
     wait = wait < least ? least : wait > 8 * LOOK_NS ? 8 * LOOK_NS : wait;
+    wait = room->config->relay[0] ? RELAYED_NS : wait;
     room->list_wait_ns = found ? wait : room->list_wait_ns;
     room->list_ns = now + (found ? wait : LOOK_NS);
     room->list_asked = found;
@@ -398,12 +428,13 @@ void peers_run(struct room *room, ns_t now)
 void peers_distrust(struct room *room)
 {
     ns_t now = host_now_ns(), span = 200 * NS_PER_MS + room->fleet->peer_count * EACH_NS;
+    ns_t first = now + (room->config->relay[0] ? OTHER_NS : 0);
     room->gap_count = 0;
     room->list_ns = 0;
     for (uint32_t i = 0; i < room->fleet->peer_count; i++) {
         room->contacts[i].list_digest = 0;
         if (room->fleet->peers[i].in_use && room->fleet->peers[i].endpoint[0])
-            ask_soon(&room->contacts[i], now + some_of(span));
+            ask_soon(&room->contacts[i], first + some_of(span));
     }
 }
 
@@ -416,8 +447,11 @@ ns_t peers_deadline(const struct room *room)
         return first;
     for (uint32_t i = 0; i < room->gap_count; i++)
         first = room->gaps[i].due_ns < first ? room->gaps[i].due_ns : first;
-    for (uint32_t i = 0; i < room->fleet->peer_count; i++)
-        if (room->contacts[i].hello && room->contacts[i].hello_ns < first)
-            first = room->contacts[i].hello_ns;
+    ns_t allowed = hello_allowed_ns(room);
+    for (uint32_t i = 0; i < room->fleet->peer_count; i++) {
+        const struct contact *contact = &room->contacts[i];
+        ns_t due = contact->hello_ns > allowed ? contact->hello_ns : allowed;
+        first = contact->hello && due < first ? due : first;
+    }
     return first;
 }

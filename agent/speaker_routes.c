@@ -9,7 +9,8 @@
 #include "broker/host_clock.h"
 
 #define WRITE_NS  NS_PER_SEC        /* between two times, for when peers were heard */
-#define CHANGE_NS (250 * NS_PER_MS) /* where something else is news */
+#define CHANGE_NS (250 * NS_PER_MS) /* where something else is news; later where it is long */
+#define EACH_NS   (NS_PER_MS * 5 / 2)
 #define TWIN_NS   (10 * NS_PER_SEC)
 #define STAYS_NS  (10 * NS_PER_SEC)
 
@@ -132,7 +133,8 @@ static void fill(struct room *room, struct routes *routes, ns_t now)
 
 ns_t room_routes_deadline(const struct room *room)
 {
-    return room->written_ns + (room->routes_changed ? CHANGE_NS : WRITE_NS);
+    ns_t change = CHANGE_NS + (ns_t)room->fleet->peer_count * EACH_NS;
+    return room->written_ns + (room->routes_changed && change < WRITE_NS ? change : WRITE_NS);
 }
 
 void room_write_routes(struct room *room, ns_t now)

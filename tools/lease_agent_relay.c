@@ -11,6 +11,7 @@
 
 #include "agent/relay.h"
 #include "broker/error.h"
+#include "broker/host_clock.h"
 #include "tools/lease_agent.h"
 
 /* Where agents publish to, and the next port, where they hear it. 0, or an exit code after one line. */
@@ -62,6 +63,13 @@ static bool is_to_end(int signal_fd)
     return read(signal_fd, &info, sizeof info) == sizeof info && info.ssi_signo != SIGHUP;
 }
 
+/* Rounded up: a turn that comes too early would be one for nothing. */
+static long sleep_ms(const struct relay *relay)
+{
+    ns_t due = relay_deadline(relay), now = host_now_ns();
+    return due == NS_NEVER ? -1 : due <= now ? 0 : (long)((due - now + NS_PER_MS - 1) / NS_PER_MS);
+}
+
 int relay_serve(const struct wishes *wishes, int signal_fd)
 {
     struct relay *relay = NULL;
@@ -73,7 +81,7 @@ int relay_serve(const struct wishes *wishes, int signal_fd)
     for (;;) {
         zmq_pollitem_t items[2] = {{.fd = signal_fd, .events = ZMQ_POLLIN},
                                    {.socket = relay_socket(relay), .events = ZMQ_POLLIN}};
-        if (zmq_poll(items, 2, -1) < 0 && errno != EINTR)
+        if (zmq_poll(items, 2, sleep_ms(relay)) < 0 && errno != EINTR)
             rc = LEASE_EIO;
         if (rc < 0 || (items[0].revents && is_to_end(signal_fd)))
             break;

@@ -8,6 +8,7 @@
 #include "agent/ipc.h"
 #include "agent/mesh.h"
 #include "broker/error.h"
+#include "broker/host_clock.h"
 #include "tests/lib/check.h"
 #include "tests/lib/descriptors.h"
 #include "tests/lib/quiet_fork.h"
@@ -104,6 +105,84 @@ static void a_relay_that_comes_back_is_found(void **state)
     all_hear_all(fleet);
 }
 
+static void turn_of_relay(struct fleet *fleet)
+{
+    zmq_pollitem_t item = {.socket = relay_socket(fleet->relay), .events = ZMQ_POLLIN};
+    (void)zmq_poll(&item, 1, 1);
+    assert_int_equal(relay_run(fleet->relay), 0);
+}
+
+/* Publishes beats until one waits, none having waited. */
+static ns_t make_one_wait(struct fleet *fleet)
+{
+    int64_t deadline = test_now_ns() + INT64_C(20000000000);
+    while (relay_deadline(fleet->relay) != NS_NEVER) {
+        turn_of_relay(fleet);
+    }
+    while (relay_deadline(fleet->relay) == NS_NEVER) {
+        assert_true(test_now_ns() < deadline);
+        assert_int_equal(mesh_publish(fleet->agents[0], "beat/x", "\1", 1), 0);
+        turn_of_relay(fleet);
+    }
+    return relay_deadline(fleet->relay);
+}
+
+static void beats_pass_together_when_they_are_due(void **state)
+{
+    struct fleet *fleet = *state;
+    all_hear_all(fleet);
+    ns_t due = make_one_wait(fleet);
+    assert_true(due <= host_now_ns() + RELAY_REST_MS * NS_PER_MS);
+    uint64_t before = relay_counters(fleet->relay).passed;
+    while (relay_counters(fleet->relay).passed == before) {
+        turn_of_relay(fleet);
+    }
+    assert_true(host_now_ns() >= due);
+    assert_true(relay_deadline(fleet->relay) == NS_NEVER);
+}
+
+static void note_topic(void *arg, const char *topic, const uint8_t *bytes, size_t size)
+{
+    (void)bytes, (void)size;
+    *(bool *)arg = *(bool *)arg || strcmp(topic, "state/x") == 0;
+}
+
+/* On a machine that stops us for so long that the beats were due, it is tried again. */
+static void what_is_no_beat_does_not_wait(void **state)
+{
+    struct fleet *fleet = *state;
+    int64_t deadline = test_now_ns() + INT64_C(20000000000);
+    bool overtook = false;
+    all_hear_all(fleet);
+    while (!overtook) {
+        assert_true(test_now_ns() < deadline);
+        ns_t due = make_one_wait(fleet);
+        bool heard = false;
+        assert_int_equal(mesh_publish(fleet->agents[1], "state/x", "s", 1), 0);
+        while (relay_deadline(fleet->relay) == due && !heard) {
+            turn_of_relay(fleet);
+            assert_int_equal(mesh_run(fleet->agents[2], note_topic, &heard), 0);
+        }
+        overtook = heard && relay_deadline(fleet->relay) == due;
+    }
+}
+
+/* Room for one more is made by passing those that wait, however early. */
+static void more_beats_than_may_wait_pass(void **state)
+{
+    struct fleet *fleet = *state;
+    all_hear_all(fleet);
+    uint64_t before = relay_counters(fleet->relay).passed;
+    int64_t deadline = test_now_ns() + INT64_C(20000000000);
+    while (relay_counters(fleet->relay).passed < before + 2 * RELAY_BEATS_MAX) {
+        assert_true(test_now_ns() < deadline);
+        for (unsigned i = 0; i < 64; i++) {
+            assert_int_equal(mesh_publish(fleet->agents[i % AGENTS], "beat/x", "\1", 1), 0);
+        }
+        turn_of_relay(fleet);
+    }
+}
+
 static void rubbish_does_not_pass(void **state)
 {
     struct fleet *fleet = *state;
@@ -163,6 +242,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         PLACED(a_relay_passes_all_to_all),
         PLACED(a_relay_that_comes_back_is_found),
+        PLACED(beats_pass_together_when_they_are_due),
+        PLACED(what_is_no_beat_does_not_wait),
+        PLACED(more_beats_than_may_wait_pass),
         PLACED(rubbish_does_not_pass),
         PLACED(a_forked_child_leaves_it_alone),
         PLACED(without_descriptors_it_fails_and_lives),

@@ -17,7 +17,7 @@ struct options {
     struct fleet_settings ask;
     uint32_t crowds[FLEET_CROWDS_MAX], crowd_count, changes, seconds;
     int loss; /* percent; negative: none and five */
-    bool json, asks;
+    bool json, asks, relay;
     const char *directory;
 };
 
@@ -81,13 +81,14 @@ static uint32_t run_crowds(const struct fleet_place *place, const struct options
                                                     .loss_percent = lossy * 5,
                                                     .changes = options->changes,
                                                     .idle_s = options->seconds,
-                                                    .churn_s = options->seconds};
-            if (options->loss >= 0 && lossy)
+                                                    .churn_s = options->seconds,
+                                                    .relay = options->relay};
+            if ((options->loss >= 0 || options->relay) && lossy)
                 continue;
-            if (options->loss >= 0)
+            if (options->loss >= 0 && !options->relay)
                 settings.loss_percent = (uint32_t)options->loss;
-            fprintf(stderr, "bench: %u agents, %u%% lost ...\n", settings.agents,
-                    settings.loss_percent);
+            fprintf(stderr, "bench: %u agents, %u%% lost%s ...\n", settings.agents,
+                    settings.loss_percent, settings.relay ? ", by a relay" : "");
             fleet_crowd_run(place, &settings, &crowds[count++]);
         }
     return count;
@@ -140,7 +141,7 @@ static void usage(FILE *out)
     fprintf(
         out,
         "usage: bench_fleet [--quick] [--paced N] [--flat-out N] [--rate N] [--only TEXT]\n"
-        "                   [--no-ask] [--crowds N,N,...|none] [--loss PERCENT]\n"
+        "                   [--no-ask] [--crowds N,N,...|none] [--loss PERCENT] [--relay]\n"
         "                   [--changes N] [--seconds N] [--dir DIR] [--redis HOST:PORT]\n"
         "                   [--etcd HOST:PORT] [--json]\n"
         "\n"
@@ -155,6 +156,7 @@ static void usage(FILE *out)
         "  --no-ask       crowds alone\n"
         "  --crowds LIST  of how many agents (2,10,50,100,200)\n"
         "  --loss PERCENT of what is published; default: each crowd without and with 5\n"
+        "  --relay        between the agents instead of a mesh; nothing is lost\n"
         "  --changes N    that a crowd is to hear of (50)\n"
         "  --seconds N    of idling, and of churn (10)\n"
         "  --dir DIR      where books lie (/dev/shm, else /tmp)\n"
@@ -196,14 +198,23 @@ static void be_quick(struct options *options)
 static bool read_options(int argc, char **argv, struct options *options, struct fleet_place *place)
 {
     static const struct option known[] = {
-        {"quick", no_argument, NULL, 'q'},          {"paced", required_argument, NULL, 'p'},
-        {"flat-out", required_argument, NULL, 'f'}, {"rate", required_argument, NULL, 'r'},
-        {"only", required_argument, NULL, 'o'},     {"no-ask", no_argument, NULL, 'n'},
-        {"crowds", required_argument, NULL, 'c'},   {"loss", required_argument, NULL, 'l'},
-        {"changes", required_argument, NULL, 'g'},  {"seconds", required_argument, NULL, 's'},
-        {"dir", required_argument, NULL, 'd'},      {"redis", required_argument, NULL, 'R'},
-        {"etcd", required_argument, NULL, 'E'},     {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+        {"quick", no_argument, NULL, 'q'},
+        {"paced", required_argument, NULL, 'p'},
+        {"flat-out", required_argument, NULL, 'f'},
+        {"rate", required_argument, NULL, 'r'},
+        {"only", required_argument, NULL, 'o'},
+        {"no-ask", no_argument, NULL, 'n'},
+        {"crowds", required_argument, NULL, 'c'},
+        {"loss", required_argument, NULL, 'l'},
+        {"changes", required_argument, NULL, 'g'},
+        {"seconds", required_argument, NULL, 's'},
+        {"dir", required_argument, NULL, 'd'},
+        {"redis", required_argument, NULL, 'R'},
+        {"etcd", required_argument, NULL, 'E'},
+        {"json", no_argument, NULL, 'j'},
+        {"relay", no_argument, NULL, 'y'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     int letter;
     uint32_t loss = 0;
@@ -227,6 +238,7 @@ static bool read_options(int argc, char **argv, struct options *options, struct 
         case 'R': place->redis = optarg; break;
         case 'E': place->etcd = optarg; break;
         case 'j': options->json = true; break;
+        case 'y': options->relay = true; break;
         case 'h': usage(stdout); exit(0);
         default: ok = false; break;
         }

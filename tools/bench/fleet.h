@@ -45,6 +45,8 @@ struct fleet_agent {
 bool fleet_agent_start(const struct fleet_place *place, struct fleet_agent *agent, const char *name,
                        const char *provider, const char *peer, const char *publish);
 bool fleet_agent_await(struct fleet_agent *agent); /* until it is bound */
+/* A relay, once it takes in: endpoint is where agents publish to, publish where they are heard. */
+bool fleet_relay_start(const struct fleet_place *place, struct fleet_agent *relay);
 void fleet_agent_end(struct fleet_agent *agents, uint32_t count);
 
 /* ---- ways to ask ------------------------------------------------------------------------------ */
@@ -82,6 +84,7 @@ uint32_t fleet_ask_all(const struct fleet_place *place, const struct fleet_setti
 
 struct fleet_crowd_settings {
     uint32_t agents, loss_percent, changes, idle_s, churn_s;
+    bool relay; /* between them, instead of a mesh */
 };
 
 struct fleet_crowd {
@@ -96,7 +99,8 @@ struct fleet_crowd {
     double idle_bytes, churn_bytes; /* a second and host, both ways, as the network counts them */
     double idle_packets, churn_packets; /* the same */
     double idle_said, churn_said_owner; /* messages a second that the owner publishes */
-    double rss_mb, rss_mb_most;         /* an agent */
+    double relay_idle_cpu, relay_churn_cpu;
+    double rss_mb, rss_mb_most; /* an agent */
     double pss_mb;
     double load;
 };

@@ -1,7 +1,7 @@
 /* A crowd of agents on one machine: how long they take to know each other, how long a change takes to
  * reach all of them, what they cost while nothing happens and while much does.
  *
- * Without loss they are a mesh, each connected to each. With loss each publishes to a switch of the
+ * Without loss they are a mesh, each connected to each, or agents of one relay. With loss each publishes to a switch of the
  * bench's, as to a relay, and hears from it; the switch drops what is to be dropped for each receiver
  * by itself. Questions from agent to agent go directly in both. */
 #define _GNU_SOURCE
@@ -43,7 +43,8 @@ struct crowd {
     uint32_t count;
     struct fleet_agent *agents;
     struct view *views;
-    struct fleet_switch *lossy; /* NULL: a mesh */
+    struct fleet_switch *lossy; /* NULL: a mesh, or a relay */
+    struct fleet_agent relay;
     struct fleet_switch_ear *ear;
     lease_agent_t *client; /* at the owner, the first agent */
 };
@@ -170,11 +171,15 @@ static bool await_joined(struct crowd *crowd, int64_t began)
 static bool start_agents(struct crowd *crowd)
 {
     char name[32], publish[160];
+    if (crowd->out->settings.relay && !fleet_relay_start(crowd->place, &crowd->relay))
+        return false;
     for (uint32_t i = 0; i < crowd->count; i++) {
-        const char *through = NULL;
+        const char *through = crowd->lossy       ? fleet_switch_endpoint(crowd->lossy, i)
+                              : crowd->relay.pid ? crowd->relay.endpoint
+                                                 : NULL;
         snprintf(name, sizeof name, "host-%03u", i);
-        if (crowd->lossy) {
-            snprintf(publish, sizeof publish, "relay=%s", fleet_switch_endpoint(crowd->lossy, i));
+        if (through) {
+            snprintf(publish, sizeof publish, "relay=%s", through);
             through = publish;
         }
         if (!fleet_agent_start(crowd->place, &crowd->agents[i], name, i ? NULL : PROVIDER_SPEC,
@@ -264,7 +269,7 @@ static bool measure_changes(struct crowd *crowd, uint32_t changes)
 /* ---- idling and churn ----------------------------------------------------------------------------- */
 
 struct usage {
-    double cpu, cpu_most, cpu_owner, bytes, packets, said;
+    double cpu, cpu_most, cpu_owner, cpu_relay, bytes, packets, said;
 };
 
 static void churn_for(struct crowd *crowd, int64_t ns)
@@ -289,6 +294,7 @@ static void measure_usage(struct crowd *crowd, uint32_t seconds, bool churns, st
         return;
     for (uint32_t i = 0; i < crowd->count; i++)
         before[i] = cpu_of(crowd->agents[i].pid);
+    double relay_before = crowd->relay.pid ? cpu_of(crowd->relay.pid) : 0;
     fleet_switch_heard(crowd->ear);
     struct traffic from = traffic_now();
     int64_t began = fleet_now_ns();
@@ -305,6 +311,8 @@ static void measure_usage(struct crowd *crowd, uint32_t seconds, bool churns, st
         usage->cpu_most = percent > usage->cpu_most ? percent : usage->cpu_most;
         usage->cpu_owner = i == 0 ? percent : usage->cpu_owner;
     }
+    if (crowd->relay.pid)
+        usage->cpu_relay = (cpu_of(crowd->relay.pid) - relay_before) / span * 100;
     /* loopback counts each once as sent and once as received, and this is one of the two */
     usage->bytes = (to.bytes - from.bytes) / span / crowd->count;
     usage->packets = (to.packets - from.packets) / span / crowd->count;
@@ -320,6 +328,8 @@ static void measure_cost(struct crowd *crowd)
     out->idle_cpu = idle.cpu;
     out->idle_cpu_most = idle.cpu_most;
     out->idle_cpu_owner = idle.cpu_owner;
+    out->relay_idle_cpu = idle.cpu_relay;
+    out->relay_churn_cpu = churn.cpu_relay;
     out->idle_bytes = idle.bytes;
     out->idle_packets = idle.packets;
     out->idle_said = idle.said;
@@ -363,9 +373,10 @@ static bool run(struct crowd *crowd)
         return false;
     for (uint32_t i = 0; i < crowd->count; i++)
         out->join_cpu_s += cpu_of(crowd->agents[i].pid) / crowd->count;
-    crowd->ear = fleet_switch_listen(crowd->lossy ? fleet_switch_heard_at(crowd->lossy)
-                                                  : crowd->agents[0].publish,
-                                     crowd->agents[0].name, FLEET_PROVIDER);
+    const char *heard_at = crowd->lossy       ? fleet_switch_heard_at(crowd->lossy)
+                           : crowd->relay.pid ? crowd->relay.publish
+                                              : crowd->agents[0].publish;
+    crowd->ear = fleet_switch_listen(heard_at, crowd->agents[0].name, FLEET_PROVIDER);
     fleet_sleep_ns(INT64_C(4000000000)); /* while peers come in, less is told */
     return measure_changes(crowd, out->settings.changes) && (measure_cost(crowd), true);
 }
@@ -375,6 +386,7 @@ static void end(struct crowd *crowd)
     lease_agent_close(&crowd->client);
     fleet_switch_deafen(&crowd->ear);
     fleet_agent_end(crowd->agents, crowd->count);
+    fleet_agent_end(&crowd->relay, 1);
     fleet_switch_close(&crowd->lossy);
     for (uint32_t i = 0; i < crowd->count; i++) {
         if (crowd->views[i].open)

@@ -93,6 +93,9 @@ static void print_cost(const struct fleet_crowd *crowds, uint32_t count)
                crowd->idle_said, crowd->churn_cpu, crowd->churn_cpu_owner, crowd->churn_bytes,
                crowd->churn_packets, crowd->churn_said_owner,
                crowd->own_network ? "" : "  traffic of all that use loopback");
+        if (crowd->settings.relay)
+            printf("%13s | %7.2f%% of a core %44s | %7.2f%%\n", "the relay", crowd->relay_idle_cpu,
+                   "", crowd->relay_churn_cpu);
     }
 }
 
@@ -101,9 +104,9 @@ void fleet_print_crowds(const struct fleet_crowd *crowds, uint32_t count)
     if (count == 0)
         return;
     printf(
-        "\ncrowds: processes of their own on this machine, in a mesh; those that lose messages "
-        "hear "
-        "each\nother through a switch, which drops them for each receiver by itself\n"
+        "\ncrowds: processes of their own on this machine, in a mesh, or with one relay (--relay); "
+        "those that lose\nmessages hear each other through a switch, which drops them for each "
+        "receiver by itself\n"
         "join: from the start of the first until each has heard all others and has the owner's "
         "book (files\nare looked at, which are written once a second); each, all: ms from acquire "
         "or release at the\nowner until one agent's copy of the book has it, and the last one's; "
@@ -121,21 +124,22 @@ json_t *fleet_crowds_json(const struct fleet_crowd *crowds, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         const struct fleet_crowd *c = &crowds[i];
         json_t *one = json_pack(
-            "{s:I,s:I,s:b,s:b,s:f,s:f,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "agents",
+            "{s:I,s:I,s:b,s:b,s:b,s:f,s:f,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "agents",
             (json_int_t)c->settings.agents, "loss_percent", (json_int_t)c->settings.loss_percent,
-            "ok", c->ok, "own_network", c->own_network, "join_s", c->join_s, "join_cpu_s",
-            c->join_cpu_s, "unheard", (json_int_t)c->unheard, "change_p50_ms", c->change_p50_ms,
-            "change_p99_ms", c->change_p99_ms, "all_p50_ms", c->all_p50_ms, "all_p99_ms",
-            c->all_p99_ms, "rss_mb", c->rss_mb, "rss_mb_most", c->rss_mb_most, "pss_mb", c->pss_mb,
-            "load", c->load);
-        json_t *idle = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f}", "cpu_percent", c->idle_cpu,
-                                 "cpu_percent_most", c->idle_cpu_most, "cpu_percent_owner",
-                                 c->idle_cpu_owner, "bytes_per_s", c->idle_bytes, "packets_per_s",
-                                 c->idle_packets, "owner_messages_per_s", c->idle_said);
-        json_t *churn =
-            json_pack("{s:f,s:f,s:f,s:f,s:f}", "cpu_percent", c->churn_cpu, "cpu_percent_owner",
-                      c->churn_cpu_owner, "bytes_per_s", c->churn_bytes, "packets_per_s",
-                      c->churn_packets, "owner_messages_per_s", c->churn_said_owner);
+            "relay", c->settings.relay, "ok", c->ok, "own_network", c->own_network, "join_s",
+            c->join_s, "join_cpu_s", c->join_cpu_s, "unheard", (json_int_t)c->unheard,
+            "change_p50_ms", c->change_p50_ms, "change_p99_ms", c->change_p99_ms, "all_p50_ms",
+            c->all_p50_ms, "all_p99_ms", c->all_p99_ms, "rss_mb", c->rss_mb, "rss_mb_most",
+            c->rss_mb_most, "pss_mb", c->pss_mb, "load", c->load);
+        json_t *idle =
+            json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "cpu_percent", c->idle_cpu,
+                      "cpu_percent_most", c->idle_cpu_most, "cpu_percent_owner", c->idle_cpu_owner,
+                      "bytes_per_s", c->idle_bytes, "packets_per_s", c->idle_packets,
+                      "owner_messages_per_s", c->idle_said, "relay_cpu_percent", c->relay_idle_cpu);
+        json_t *churn = json_pack(
+            "{s:f,s:f,s:f,s:f,s:f,s:f}", "cpu_percent", c->churn_cpu, "cpu_percent_owner",
+            c->churn_cpu_owner, "bytes_per_s", c->churn_bytes, "packets_per_s", c->churn_packets,
+            "owner_messages_per_s", c->churn_said_owner, "relay_cpu_percent", c->relay_churn_cpu);
         json_object_set_new(one, "idle", idle);
         json_object_set_new(one, "churn", churn);
         json_array_append_new(all, one);
