@@ -126,11 +126,13 @@ static void forget_book(struct host_table *table, struct book *book)
     memset(table->selectors, 0, sizeof table->selectors);
 }
 
-/* One that could have been written, by whoever wrote the one that is known: epochs only grow. */
-static bool head_is_valid(const struct book_head *head, const struct book_head *known)
+/* One that could have been written, by whoever wrote the one that is known. Epochs only grow, but that of
+ * a book that becomes a copy falls to its owner's; below that of a token that was granted none falls. */
+static bool head_is_valid(const struct book_head *head, const struct book *known)
 {
     return head->instance != 0 && head->epoch <= EPOCH_MAX &&
-           (head->instance != known->instance || head->epoch >= known->epoch);
+           (head->instance != known->head.instance ||
+            head->epoch >= known->token_max >> TOKEN_BITS);
 }
 
 /* LEASE_EDAMAGED: whose book it is cannot be read, so nothing else in it may be believed. */
@@ -140,7 +142,7 @@ static int load(struct host_table *table, struct book *book)
     struct book_head head;
     enum cell_state state =
         cell_read(&file->head_selector, file->head, &head, sizeof head, &table->head_selector);
-    if (state == CELL_BAD || (state == CELL_NEW && !head_is_valid(&head, &book->head))) {
+    if (state == CELL_BAD || (state == CELL_NEW && !head_is_valid(&head, book))) {
         table->head_selector = 0;
         return LEASE_EDAMAGED;
     }

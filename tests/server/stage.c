@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,8 +16,10 @@
 
 struct company companies[4] = {{false, "new"}, {true, "new"}, {false, "old"}, {true, "old"}};
 
-/* Of all stages: a case that fails leaves its stage, and the next one ends what it started. */
+/* Of all stages: a case that fails or is skipped leaves its stage, and the next one, or the end of the
+ * program, ends what it started and removes what it made. */
 static pid_t children[STAGE_CHILDREN_MAX];
+static char root[TEMP_DIR_MAX]; /* "": none is open */
 
 static void kill_all(void)
 {
@@ -27,6 +30,23 @@ static void kill_all(void)
         waitpid(children[i], NULL, 0);
         children[i] = 0;
     }
+}
+
+static void remove_root(void)
+{
+    char run[TEMP_DIR_MAX + 8];
+    if (!root[0])
+        return;
+    snprintf(run, sizeof run, "%s/run", root);
+    umount2(run, MNT_DETACH); /* cases mount there; most of the time nothing is */
+    temp_dir_remove(root);
+    root[0] = '\0';
+}
+
+static void leave(void)
+{
+    kill_all();
+    remove_root();
 }
 
 /* ---- processes -------------------------------------------------------------------------- */
@@ -122,7 +142,7 @@ void stage_main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
     unsetenv("LEASE_ID");
-    atexit(kill_all);
+    atexit(leave);
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
 }
@@ -313,10 +333,11 @@ static void set_place(const struct stage *stage, const char *name, const char *f
 
 void stage_open(struct stage *stage, const struct company *company, unsigned slots)
 {
-    kill_all();
+    leave();
     memset(stage, 0, sizeof *stage);
     stage->company = company;
-    assert_true(temp_dir_make(stage->root));
+    assert_true(temp_dir_make(root));
+    memcpy(stage->root, root, sizeof stage->root);
     snprintf(stage->run, sizeof stage->run, "%s/run", stage->root);
     set_place(stage, "LEASE_DIR", "run");
     set_place(stage, "HOME", "home");
@@ -378,7 +399,7 @@ void stage_close(struct stage *stage)
     kill_all();
     if (stage->server)
         slotserver_stop(stage->server);
-    temp_dir_remove(stage->root);
+    remove_root();
 }
 
 /* ---- looking ---------------------------------------------------------------------------- */

@@ -80,6 +80,19 @@ static void book_path(const struct stage *stage, char path[256])
     snprintf(path, 256, "%s/%s", stage->run, name);
 }
 
+/* A case that is skipped or fails half way does not come to close its stage. */
+static void test_a_stage_that_is_left_is_removed(void **state)
+{
+    struct stage left, stage;
+    open_without_server(&left, *state);
+    serves(&left);
+    open_without_server(&stage, *state);
+    assert_int_equal(access(left.root, F_OK), -1);
+    serves(&stage);
+    stage_close(&stage);
+    assert_int_equal(access(stage.root, F_OK), -1);
+}
+
 /* ---- the directory ---------------------------------------------------------------------- */
 
 static void test_absent(void **state)
@@ -500,6 +513,7 @@ int main(int argc, char **argv)
 #test, test, NULL, NULL, (void *)(uintptr_t)alone                                          \
     }
     const struct CMUnitTest tests[] = {
+        IN_NEW_COMPANY(test_a_stage_that_is_left_is_removed),
         ALONE(test_absent),
         ALONE(test_symlink),
         ALONE(test_foreign_owner),

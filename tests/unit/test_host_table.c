@@ -7,6 +7,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "broker/mirror.h"
+
 /* ---- creation ------------------------------------------------------------------------------------------- */
 
 static void a_book_that_nobody_made_is_unknown(void **state)
@@ -144,6 +146,43 @@ static void what_one_commits_the_other_loads(void **state)
     assert_int_equal(acquire(room->a).verdict, ANSWER_NO);
     assert_int_equal(release(room->b, first.lease).verdict, ANSWER_GRANTED);
     assert_int_equal(acquire(room->a).verdict, ANSWER_GRANTED);
+}
+
+static void becomes_copy(struct seat *seat)
+{
+    static const struct effects none_happened;
+    assert_int_equal(table_begin(&seat->table.table, &seat->book, 1000), 0);
+    mirror_begin(&seat->book);
+    table_commit(&seat->table.table, &seat->book, &none_happened, host_now_ns());
+    table_end(&seat->table.table);
+}
+
+/* Its epoch is the owner's from then on, which may be a lower one than that which was drawn for it here. */
+static void a_book_that_becomes_a_copy_is_no_damage_to_others(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_int_equal(open_seat(room, room->b, true), 0);
+    assert_int_equal(room->b->book.head.epoch, 1000);
+    becomes_copy(room->a);
+    assert_int_equal(room->a->book.head.epoch, 0);
+    assert_int_equal(table_look(&room->b->table.table, &room->b->book), 0);
+    assert_true(book_is_copy(&room->b->book));
+    assert_int_equal(room->b->book.head.epoch, 0);
+    assert_int_equal(table_begin(&room->b->table.table, &room->b->book, 1000), 0);
+    table_end(&room->b->table.table);
+}
+
+static void a_copy_keeps_the_epoch_of_tokens_that_were_granted(void **state)
+{
+    struct room *room = *state;
+    assert_int_equal(open_seat(room, room->a, true), 0);
+    assert_int_equal(open_seat(room, room->b, true), 0);
+    assert_int_equal(acquire(room->b).verdict, ANSWER_GRANTED);
+    becomes_copy(room->a);
+    assert_int_equal(table_look(&room->b->table.table, &room->b->book), 0);
+    assert_true(book_is_copy(&room->b->book));
+    assert_int_equal(room->b->book.head.epoch, 1000);
 }
 
 static void a_look_takes_no_lock(void **state)
@@ -342,6 +381,8 @@ int main(void)
         ROOM_TEST(a_book_left_half_made_keeps_its_epoch),
         ROOM_TEST(one_that_is_begun_afresh_under_us_is_read_anew),
         ROOM_TEST(what_one_commits_the_other_loads),
+        ROOM_TEST(a_book_that_becomes_a_copy_is_no_damage_to_others),
+        ROOM_TEST(a_copy_keeps_the_epoch_of_tokens_that_were_granted),
         ROOM_TEST(a_look_takes_no_lock),
         ROOM_TEST(the_log_keeps_what_happened_in_order),
         ROOM_TEST(forgotten_ids_of_others_are_kept),
