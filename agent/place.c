@@ -67,6 +67,12 @@ static int take_dispatched(struct asking *asking, struct lease *lease,
     return error;
 }
 
+/* Who places has no lease yet: where it ended before the go, in time was none to be had. */
+static int no_slot(int error)
+{
+    return error == LEASE_EGONE || error == LEASE_ETIMEOUT ? LEASE_EBUSY : error;
+}
+
 /* Acquire and verify without standing in any queue. */
 static int try_now(lease_agent_t *agent, struct provider *provider,
                    const struct lease_request *request, struct lease *lease,
@@ -80,7 +86,7 @@ static int try_now(lease_agent_t *agent, struct provider *provider,
         asking.end_ns = host_now_ns() + (ns_t)request->timeout_ms * NS_PER_MS;
         error = ladder_place(&asking);
         if (error == 0)
-            return take_dispatched(&asking, lease, verdict);
+            return no_slot(take_dispatched(&asking, lease, verdict));
         error = error == LEASE_ETIMEOUT ? ladder_ask(&asking) : error;
     } else if (error == 0) {
         error = asking_step(&asking);
@@ -92,7 +98,7 @@ static int try_now(lease_agent_t *agent, struct provider *provider,
         error = asking_keep(&asking);
     if (error == 0)
         error = verify(agent, provider, &asking, &now, lease, verdict);
-    return error == LEASE_ETIMEOUT ? LEASE_EBUSY : error;
+    return no_slot(error);
 }
 
 #define MARGIN        20               /* a part of the budget, for what runs late */
@@ -217,7 +223,7 @@ static int ask_all(struct queueing *queueing, struct outcome *outcome, ns_t *loo
         if (error == 0)
             return (int)i;
         if (error != LEASE_ETIMEOUT) {
-            note_error(outcome, error);
+            note_error(outcome, no_slot(error));
             drop_queue(queueing, i);
             continue;
         }
@@ -281,7 +287,7 @@ static int take_grant(struct queueing *queueing, uint32_t index, struct lease *l
     ns_t left_ms = (queueing->end_ns - host_now_ns()) / NS_PER_MS;
     struct lease_request request = *queueing->request;
     request.wait_ms = left_ms > 0 ? (uint32_t)left_ms : 0;
-    error = verify(queueing->agent, granted->provider, granted, &request, lease, verdict);
+    error = no_slot(verify(queueing->agent, granted->provider, granted, &request, lease, verdict));
     if (verdict)
         verdict->waited_ms += waited_ms;
     return error;

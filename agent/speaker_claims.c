@@ -24,6 +24,14 @@ static bool is_named(const struct record *record)
     return record->flags & RECORD_NAMED;
 }
 
+/* And others may not know of it yet: at its deadline they have forgotten it by themselves. */
+static bool has_died(const struct record *record, ns_t now)
+{
+    return record->holder.local &&
+           (record->state == RECORD_GONE || record->state == RECORD_ORPHAN) &&
+           record->end == END_LAPSED && !record->end_heard && record->deadline_ns > now;
+}
+
 /* ---- saying it ------------------------------------------------------------------------------- */
 
 static void tell(struct room *room, const struct book *book, const struct record *record,
@@ -69,12 +77,15 @@ static void drop_ended(struct room *room, struct voice *voice, const struct book
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < voice->claimed_count; i++) {
-        const struct claimed *claimed = &voice->claimed[i];
+        struct claimed *claimed = &voice->claimed[i];
         const struct record *record = &book->records[claimed->cell];
-        if (lease_id_equal(record->id, claimed->id) && is_ours(record))
-            voice->claimed[kept++] = *claimed;
-        else
+        bool same = lease_id_equal(record->id, claimed->id);
+        bool goes_on = same && is_ours(record), dead = same && has_died(record, now);
+        if (!goes_on && !claimed->dead)
             take_back(room, book, claimed, record, now);
+        claimed->dead = dead;
+        if (goes_on || dead)
+            voice->claimed[kept++] = *claimed;
     }
     voice->claimed_count = kept;
 }
@@ -97,6 +108,22 @@ static struct claimed *find(struct voice *voice, struct lease_id id)
     struct claimed *fresh = &voice->claimed[voice->claimed_count++];
     *fresh = (struct claimed){.id = id};
     return fresh;
+}
+
+/* Between two looks a process may take a lease and die, and another one put that down; and a speaker that died
+ * with its own leases has told nobody. */
+static void take_back_dead(struct room *room, struct voice *voice, const struct book *book,
+                           ns_t now)
+{
+    for (uint32_t i = 0; i < book->used; i++) {
+        const struct record *record = &book->records[i];
+        struct claimed *claimed = has_died(record, now) ? find(voice, record->id) : NULL;
+        if (!claimed || claimed->dead)
+            continue;
+        claimed->cell = (uint16_t)i;
+        claimed->dead = true;
+        take_back(room, book, claimed, record, now);
+    }
 }
 
 /* Due with two thirds of its time left, as those are that a process renews by itself. */
@@ -143,6 +170,7 @@ void claims_run(struct room *room, struct voice *voice, ns_t now)
     if (provider->book && provider_look(provider) == 0) {
         const struct book *book = provider->book;
         drop_ended(room, voice, book, now);
+        take_back_dead(room, voice, book, now);
         for (uint32_t i = 0; i < book->live_count; i++)
             if (is_ours(&book->records[book->live[i]]))
                 look_at(room, voice, book, &book->records[book->live[i]], now);

@@ -42,6 +42,7 @@ struct claimed {
     struct lease_id id;
     uint16_t cell;
     uint8_t state; /* as announced, RECORD_FREE: it was not, since the owner knows it */
+    bool dead;     /* its holder is, and that was told */
     ns_t told_ns;
 };
 

@@ -56,6 +56,8 @@ void step_explain(struct step *step, struct answer *answer, const struct tally *
     answer->strangers = tally->strangers;
     answer->available = tally->available;
     answer->ahead = admission_ahead(step->book, place, slot);
+    if (place == UINT64_MAX) /* whoever comes now stands behind those in the owner's queue too */
+        answer->ahead += tally->elsewhere;
     const struct neighbour *member = admission_neighbour(step->book, place);
     if (member)
         memcpy(answer->member, member->name, sizeof answer->member);

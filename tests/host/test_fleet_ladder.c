@@ -181,6 +181,21 @@ static void test_somebody_else_owns_it(void **state)
     assert_int_equal(fake_owner_asked(&near, MESSAGE_VERIFY), 1);
 }
 
+/* A lease that ends between acquire and verify is no slot, which is all that who places wants to know. */
+static void test_a_lease_that_ends_at_once_is_no_slot(void **state)
+{
+    (void)state;
+    const char *const both[] = {"far", "near"};
+    struct lease_request wish = asking();
+    far.manner = FAKE_HAS_ENDED;
+    assert_int_equal(place(NULL), LEASE_EBUSY);
+    wish.timeout_ms = 20000;
+    assert_int_equal(lease_place(agent, both, 2, &wish, &lease, &verdict), 0);
+    assert_string_equal(lease.provider, "near");
+    wish.wait_ms = 100;
+    assert_int_equal(place(&wish), LEASE_EBUSY);
+}
+
 static void test_the_second_candidate_has_room(void **state)
 {
     (void)state;
@@ -589,6 +604,7 @@ int main(void)
         laddered(test_acquired_then_verified),
         laddered(test_a_refusal_mends_the_view),
         laddered(test_somebody_else_owns_it),
+        laddered(test_a_lease_that_ends_at_once_is_no_slot),
         laddered(test_the_second_candidate_has_room),
         laddered(test_a_lease_of_another_host_takes_force),
         laddered(test_below_a_silent_owner),

@@ -321,6 +321,27 @@ static void test_the_owner_hears_of_the_dead(void **state)
     }
 }
 
+/* Who died between two looks of the speaker: another process of that host has put it down. */
+static void test_the_owner_hears_of_those_who_died_unseen(void **state)
+{
+    (void)state;
+    add_host(0, "x=static:1,own=yes", -1);
+    add_host(1, NULL, 0);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    for (int dispatched = 0; dispatched < 2; dispatched++) {
+        uint32_t before = atomic_load(&board->step);
+        kill(fleet_hosts[1].pid, SIGSTOP);
+        pid_t holder = stage_play(hold, dispatched);
+        assert_true(stage_await(&board->step, before + 1));
+        await_seen(&fleet_hosts[0], "x", !dispatched, dispatched);
+        stage_kill(holder);
+        await_seen(&fleet_hosts[1], "x", 0, 0);
+        kill(fleet_hosts[1].pid, SIGCONT);
+        assert_true(await_seen(&fleet_hosts[0], "x", 0, 0) < stage_patience(3000));
+        fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    }
+}
+
 static void test_leases_by_pid_are_renewed_there(void **state)
 {
     (void)state;
@@ -485,6 +506,7 @@ int main(void)
         played(test_a_stopped_owner_distrusts_itself),
         played(test_rubbish_is_counted_only),
         played(test_the_owner_hears_of_the_dead),
+        played(test_the_owner_hears_of_those_who_died_unseen),
         played(test_leases_by_pid_are_renewed_there),
         played(test_an_embedded_agent_takes_the_sockets_over),
         played(test_a_large_book_travels_in_parts),

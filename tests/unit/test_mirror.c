@@ -361,6 +361,18 @@ static void nobody_waits_here_past_what_the_copy_knows(void **state)
     no(acquire(), REASON_AHEAD);
 }
 
+static void who_waits_at_the_owner_is_counted_ahead(void **state)
+{
+    (void)state;
+    begin_copy(1);
+    reads(0, 0);
+    next_state.waiting = 2;
+    says_nothing();
+    struct answer answer = acquire();
+    no(answer, REASON_AHEAD);
+    assert_int_equal(answer.ahead, 2);
+}
+
 static void the_work_of_a_named_lease_that_ran_out_may_be_told(void **state)
 {
     (void)state;
@@ -468,6 +480,7 @@ int main(void)
         cmocka_unit_test(the_owner_says_that_it_is_gone),
         cmocka_unit_test(what_goes_without_the_owner_is_not_taken_back_by_it),
         cmocka_unit_test(nobody_waits_here_past_what_the_copy_knows),
+        cmocka_unit_test(who_waits_at_the_owner_is_counted_ahead),
         cmocka_unit_test(the_work_of_a_named_lease_that_ran_out_may_be_told),
         cmocka_unit_test(a_copy_becomes_the_owners_book),
         cmocka_unit_test(an_owners_book_becomes_a_copy),
