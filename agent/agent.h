@@ -10,6 +10,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
+#include <time.h>
 
 #include "agent/effective.h"
 #include "agent/lease.h"
@@ -19,13 +21,20 @@
 #include "broker/host_table.h"
 #include "broker/table_memory.h"
 
-#define AGENT_HELD_MAX  4096 /* leases of one handle that are looked after; more are LEASE_EFULL */
-#define LOCK_BUDGET_MS  20
-#define TIMEOUT_MS      1500
-#define PROBE_BUDGET_MS PROBE_MS
-#define SETTLE_BOOK_MS  20
-#define RETIRED_MAX     16 /* the mapping that was left first makes room */
-#define AGENT_TEXT_SIZE 512
+#define AGENT_HELD_MAX    4096 /* leases of one handle that are looked after; more are LEASE_EFULL */
+#define LOCK_BUDGET_MS    20
+#define TIMEOUT_MS        1500
+#define PROBE_BUDGET_MS   PROBE_MS
+#define SETTLE_BOOK_MS    20
+#define DECLARED_LEFT_MAX 16 /* by then nobody reads the first any more */
+#define RETIRED_MAX       16 /* the mapping that was left first makes room */
+#define AGENT_TEXT_SIZE   512
+
+/* Which file it was, and of when. */
+struct file_mark {
+    ino_t inode;
+    struct timespec modified;
+};
 
 struct lease_agent;
 struct group;
@@ -39,13 +48,20 @@ enum book_loss {
     LOSS_REPLACED, /* the same, and another process began it anew */
 };
 
+/* What a provider was declared as. It does not change: another one takes its place, and those that were
+ * left stay until the end, since somebody may read them without a lock. */
+struct declared {
+    struct provider_spec spec;
+    char text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC */
+    bool inherited;        /* as the speaker left it: followed when the next one has another */
+    struct declared *left; /* the one before, DECLARED_LEFT_MAX at most */
+};
+
 /* A provider that this agent knows, with its book. */
 struct provider {
     struct lease_agent *agent;
     char name[NAME_SIZE];
-    struct provider_spec spec;           /* of no engine where has_spec is false */
-    char spec_text[EFFECTIVE_SPEC_SIZE]; /* NAME=SPEC as it was declared */
-    bool has_spec;
+    _Atomic(struct declared *) declared;  /* NULL: not at all */
     _Atomic bool owned;                   /* this host speaks for it */
     _Atomic(struct group *) group;        /* that its model shares a GPU with; NULL: none */
     _Atomic(struct provider_spec *) told; /* by the owner on another host, NULL: nothing */
@@ -110,8 +126,10 @@ struct lease_agent {
     struct host_dir_memory places; /* where the directory is looked for, as of the opening */
     _Atomic int64_t follow_ns;     /* when to look at the choice next */
     _Atomic uint32_t moves;        /* grows whenever another directory is used */
+    _Atomic int64_t configured_ns; /* when to look at the speaker's configuration next */
 
     pthread_mutex_t providers_mutex;
+    struct file_mark configuration; /* that was followed last */
     struct provider *providers[PROVIDERS_MAX];
     _Atomic uint32_t provider_count;
     pthread_mutex_t groups_mutex; /* guards the list; nothing is taken under it */
@@ -139,6 +157,14 @@ struct lease_agent {
 
 /* provider.c */
 
+/* As it was declared, NULL where it was not. */
+static inline const struct provider_spec *provider_spec(const struct provider *provider)
+{
+    const struct declared *declared =
+        atomic_load_explicit(&provider->declared, memory_order_acquire);
+    return declared ? &declared->spec : NULL;
+}
+
 /* The provider of this name with its book open, or NULL and *error: LEASE_EUNKNOWN, LEASE_EINVAL,
  * LEASE_EFULL, LEASE_ENOMEM. A book that cannot be opened in the runtime directory falls back to
  * the process tier, with provider->warning. */
@@ -160,6 +186,13 @@ int provider_open(struct provider *provider);
 
 /* The same of a provider that another host owns, though nobody declared it here. */
 int provider_open_copy(struct provider *provider);
+
+/* Declares it anew as the speaker has it now, where it was declared by what a speaker left. The caller
+ * holds agent->providers_mutex, and not provider->mutex. */
+void provider_declare_again(struct provider *provider, const char *text);
+
+/* It was declared anew: what its open book is told of that. Not under provider->mutex. */
+void provider_settle_settings(struct provider *provider);
 
 void provider_free(struct provider *provider);
 
@@ -238,6 +271,10 @@ bool reader_has_speaker(const struct lease_agent *agent);
 /* At most once a second: is the runtime directory still the one to use? Where it is not, every book
  * is opened anew in the other one; the keeper takes our leases there again. */
 void agent_follow(struct lease_agent *agent);
+
+/* What the speaker left is followed when the next one leaves something else. At most once a second;
+ * with `now`, at once. Looks at agent.json, and reads it only where it is another one. */
+void agent_follow_configuration(struct lease_agent *agent, bool now);
 
 /* The directory has vanished: makes and opens it anew. */
 int agent_find_directory_again(struct lease_agent *agent);

@@ -347,8 +347,9 @@ static void add_detail(struct provider *provider, struct lease_verdict *verdict)
 {
     pthread_mutex_lock(&provider->mutex);
     const struct reading *reading = &provider->book->sight.reading;
+    const struct provider_spec *spec = provider_spec(provider);
     const char *what =
-        provider->spec.engine == ENGINE_EXEC ? "the program tells nothing" : verdict->reason;
+        spec && spec->engine == ENGINE_EXEC ? "the program tells nothing" : verdict->reason;
     char text[LEASE_REASON_SIZE + LABEL_SIZE + 2];
     if (reading->detail[0]) {
         snprintf(text, sizeof text, "%s: %s", what, reading->detail);

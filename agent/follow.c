@@ -1,8 +1,13 @@
 /* Following the runtime directory: the choice is looked at each second, since a daemon may have
- * started in another one, or somebody removed ours. */
+ * started in another one, or somebody removed ours. And what its speaker left in it, since the next one
+ * may know a server by another URL: who went on asking the old one would find it down, and say so in
+ * the book. */
 #define _GNU_SOURCE
 
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "agent/agent.h"
 #include "broker/host_clock.h"
@@ -44,6 +49,57 @@ static bool move(struct lease_agent *agent)
     host_dir_close(&left);
     return true;
 }
+
+/* ---- the configuration ----------------------------------------------------------------------- */
+
+static bool is_another(const struct lease_agent *agent, struct file_mark *mark)
+{
+    struct stat status;
+    if (fstatat(agent->directory.fd, EFFECTIVE_FILE, &status, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    *mark = (struct file_mark){status.st_ino, status.st_mtim};
+    const struct file_mark *last = &agent->configuration;
+    return mark->inode != last->inode || mark->modified.tv_sec != last->modified.tv_sec ||
+           mark->modified.tv_nsec != last->modified.tv_nsec;
+}
+
+static void declare_again(struct lease_agent *agent, const struct effective *effective)
+{
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    for (uint32_t i = 0; i < effective->provider_count; i++) {
+        const char *text = effective->providers[i].text;
+        size_t length = strcspn(text, "=");
+        for (uint32_t k = 0; k < count; k++) {
+            const char *name = agent->providers[k]->name;
+            if (strlen(name) == length && strncmp(name, text, length) == 0)
+                provider_declare_again(agent->providers[k], text);
+        }
+    }
+}
+
+static bool is_due(struct lease_agent *agent, ns_t now)
+{
+    ns_t due = atomic_load(&agent->configured_ns);
+    return now >= due &&
+           atomic_compare_exchange_strong(&agent->configured_ns, &due, now + NS_PER_SEC);
+}
+
+void agent_follow_configuration(struct lease_agent *agent, bool now)
+{
+    if (!agent->has_directory || !(now || is_due(agent, host_now_ns())))
+        return;
+    struct file_mark mark;
+    pthread_mutex_lock(&agent->providers_mutex);
+    struct effective *effective = is_another(agent, &mark) ? malloc(sizeof *effective) : NULL;
+    if (effective && effective_read(agent->directory.path, effective) == 0) {
+        agent->configuration = mark;
+        declare_again(agent, effective);
+    }
+    pthread_mutex_unlock(&agent->providers_mutex);
+    free(effective);
+}
+
+/* ---- the directory --------------------------------------------------------------------------- */
 
 void agent_follow(struct lease_agent *agent)
 {

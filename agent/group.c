@@ -17,9 +17,10 @@
 /* What the SPEC says, or the book where nobody declared the provider to us. */
 static uint32_t named_group(struct provider *provider, char *name)
 {
-    if (provider->has_spec) {
-        memcpy(name, provider->spec.group, NAME_SIZE);
-        return provider->spec.group_limit > 0 ? (uint32_t)provider->spec.group_limit : 1;
+    const struct provider_spec *spec = provider_spec(provider);
+    if (spec) {
+        memcpy(name, spec->group, NAME_SIZE);
+        return spec->group_limit > 0 ? (uint32_t)spec->group_limit : 1;
     }
     uint32_t limit = 0;
     name[0] = '\0';
@@ -65,7 +66,7 @@ int group_join(struct provider *provider)
     pthread_mutex_lock(&provider->mutex);
     provider->book->group_limit = group->limit;
     memcpy(provider->book->group, group->name, sizeof group->name);
-    if (provider->has_spec && provider->reach == LEASE_REACH_HOST)
+    if (provider_spec(provider) && provider->reach == LEASE_REACH_HOST)
         host_table_set_group(&provider->host, name, limit);
     pthread_mutex_unlock(&provider->mutex);
     return 0;
@@ -91,7 +92,8 @@ static void open_declared(struct lease_agent *agent, const struct group *group)
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
         struct provider *provider = agent->providers[i];
-        if (provider->has_spec && strcmp(provider->spec.group, group->name) == 0)
+        const struct provider_spec *spec = provider_spec(provider);
+        if (spec && strcmp(spec->group, group->name) == 0)
             provider_open(provider);
     }
 }

@@ -60,6 +60,42 @@ static bool is_owned(const struct provider_spec *spec)
     return spec->own != OWN_BY_URL ? spec->own == OWN_YES : provider_is_here(spec);
 }
 
+static void free_declared(struct declared *declared)
+{
+    while (declared) {
+        struct declared *left = declared->left;
+        free(declared);
+        declared = left;
+    }
+}
+
+static void forget_long_left(struct declared *declared)
+{
+    for (int i = 0; i < DECLARED_LEFT_MAX && declared; i++)
+        declared = declared->left;
+    if (!declared)
+        return;
+    free_declared(declared->left);
+    declared->left = NULL;
+}
+
+/* The caller holds agent->providers_mutex. */
+static int declare(struct provider *provider, const struct provider_spec *spec, const char *text,
+                   bool inherited)
+{
+    struct declared *declared = malloc(sizeof *declared);
+    if (!declared)
+        return LEASE_ENOMEM;
+    declared->spec = *spec;
+    snprintf(declared->text, sizeof declared->text, "%s", text);
+    declared->inherited = inherited;
+    declared->left = atomic_load(&provider->declared);
+    forget_long_left(declared);
+    atomic_store_explicit(&provider->declared, declared, memory_order_release);
+    provider->owned = is_owned(spec);
+    return 0;
+}
+
 int provider_declare(struct lease_agent *agent, const char *text, bool only_new, char *why)
 {
     struct provider_spec spec;
@@ -74,16 +110,26 @@ int provider_declare(struct lease_agent *agent, const char *text, bool only_new,
     struct provider *provider = listed(agent, spec.name);
     if (!provider)
         provider = add(agent, spec.name, &error);
-    if (provider && !provider->table && !(only_new && provider->has_spec)) {
-        provider->spec = spec;
-        snprintf(provider->spec_text, sizeof provider->spec_text, "%s", text);
-        provider->has_spec = true;
-        provider->owned = is_owned(&spec);
-    }
+    if (provider && !provider->table && !(only_new && provider_spec(provider)))
+        error = declare(provider, &spec, text, only_new);
     pthread_mutex_unlock(&agent->providers_mutex);
     if (error == LEASE_EFULL)
         snprintf(why, SPEC_ERROR_SIZE, "more than %d providers", PROVIDERS_MAX);
     return error;
+}
+
+/* A group is joined for good: the lock that is held is that of the one that was joined. */
+void provider_declare_again(struct provider *provider, const char *text)
+{
+    struct provider_spec spec;
+    char why[SPEC_ERROR_SIZE];
+    const struct declared *now = atomic_load(&provider->declared);
+    if (!now || !now->inherited || strcmp(now->text, text) == 0 || spec_parse(text, &spec, why) < 0)
+        return;
+    memcpy(spec.group, now->spec.group, sizeof spec.group);
+    spec.group_limit = now->spec.group_limit;
+    if (declare(provider, &spec, text, true) == 0)
+        provider_settle_settings(provider);
 }
 
 void provider_free(struct provider *provider)
@@ -95,28 +141,31 @@ void provider_free(struct provider *provider)
     pthread_mutex_destroy(&provider->mutex);
     free(provider->memory);
     free(provider->book);
+    free_declared(atomic_load(&provider->declared));
     free(atomic_load(&provider->told));
     free(provider);
 }
 
 const char *provider_url(const struct provider *provider)
 {
-    if (!provider->has_spec)
+    const struct provider_spec *spec = provider_spec(provider);
+    if (!spec)
         return "";
-    return provider->spec.client_url[0] ? provider->spec.client_url : provider->spec.url;
+    return spec->client_url[0] ? spec->client_url : spec->url;
 }
 
 /* ---- where the server is --------------------------------------------------------------------- */
 
 const struct provider_spec *provider_source(const struct provider *provider)
 {
-    return provider->has_spec ? &provider->spec : atomic_load(&provider->told);
+    const struct provider_spec *spec = provider_spec(provider);
+    return spec ? spec : atomic_load(&provider->told);
 }
 
 /* Its engine is named where the owner's state tells it, since finding it out costs questions. */
 void provider_told(struct provider *provider, const char *url)
 {
-    if (provider->has_spec || !url[0] || atomic_load(&provider->told))
+    if (provider_spec(provider) || !url[0] || atomic_load(&provider->told))
         return;
     char text[EFFECTIVE_SPEC_SIZE], why[SPEC_ERROR_SIZE], engine[ENGINE_SIZE];
     pthread_mutex_lock(&provider->mutex);
@@ -167,6 +216,7 @@ struct provider *provider_find(struct lease_agent *agent, const char *name, int 
         *error = LEASE_EINVAL;
         return NULL;
     }
+    agent_follow_configuration(agent, false);
     struct provider *provider = listed(agent, name);
     if (!provider) {
         *error = discover(agent, name);

@@ -27,11 +27,12 @@ static void settle_probed(struct provider *provider);
 static void settings_of(const struct provider *provider, struct book_settings *settings)
 {
     book_settings_default(settings);
-    if (!provider->has_spec)
+    const struct provider_spec *spec = provider_spec(provider);
+    if (!spec)
         return;
-    settings->slots = provider->spec.slots > 0 ? (uint32_t)provider->spec.slots : 0;
-    settings->probed = provider->spec.engine != ENGINE_STATIC;
-    settings->source = probe_source(&provider->spec);
+    settings->slots = spec->slots > 0 ? (uint32_t)spec->slots : 0;
+    settings->probed = spec->engine != ENGINE_STATIC;
+    settings->source = probe_source(spec);
 }
 
 static uint64_t epoch_of_new_book(const struct provider *provider)
@@ -97,12 +98,23 @@ static void blank_book(struct provider *provider)
     struct book_settings settings;
     settings_of(provider, &settings);
     book_init(provider->book, provider->name, &settings);
-    if (provider->has_spec && provider->spec.group[0]) { /* until the others were looked at */
+    const struct provider_spec *spec = provider_spec(provider);
+    if (spec && spec->group[0]) { /* until the others were looked at */
         provider->book->group_limit = provider->book->neighbour_count = 1;
         provider->book->neighbours[0] =
             (struct neighbour){.name = "another", .in_use = true, .leased = true};
     }
     broker_init(&provider->broker, provider->book, NULL); /* no answer is lost here */
+}
+
+void provider_settle_settings(struct provider *provider)
+{
+    pthread_mutex_lock(&provider->mutex);
+    if (provider->book) {
+        settings_of(provider, &provider->book->settings);
+        settle_probed(provider);
+    }
+    pthread_mutex_unlock(&provider->mutex);
 }
 
 /* Why the book cannot be used, with the mend where there is one. */
@@ -152,16 +164,15 @@ static void tell_static(struct provider *provider)
 {
     struct book *book = provider->book;
     const struct reading *last = &book->sight.reading;
+    const struct provider_spec *spec = provider_spec(provider);
     settle_probed(provider);
-    if (!provider->has_spec)
-        return;
-    if (provider->spec.engine != ENGINE_STATIC || (book->sight.slots_last == provider->spec.slots &&
-                                                   last->slots_total == provider->spec.slots))
+    if (!spec || spec->engine != ENGINE_STATIC ||
+        (book->sight.slots_last == spec->slots && last->slots_total == spec->slots))
         return;
     struct reading reading;
     struct effects effects;
     struct event event = {.kind = EVENT_READING, .reading = &reading};
-    if (probe_now(&provider->spec, PROBE_QUICK, last, PROBE_MS, host_now_ns, &reading) == 0)
+    if (probe_now(spec, PROBE_QUICK, last, PROBE_MS, host_now_ns, &reading) == 0)
         provider_step_locked(provider, &event, &effects, LOCK_BUDGET_MS, NULL);
 }
 
@@ -199,7 +210,7 @@ int provider_open(struct provider *provider)
 {
     if (atomic_load_explicit(&provider->table, memory_order_acquire))
         return 0;
-    bool create = provider->has_spec || is_copy(provider);
+    bool create = provider_spec(provider) || is_copy(provider);
     pthread_mutex_lock(&provider->mutex);
     int error = open_locked(provider, create);
     pthread_mutex_unlock(&provider->mutex);
@@ -320,10 +331,11 @@ static int begin(struct provider *provider, int64_t budget_ms)
 static void settle_probed(struct provider *provider)
 {
     struct book *book = provider->book;
-    if (!provider->has_spec)
+    const struct provider_spec *spec = provider_spec(provider);
+    if (!spec)
         book->settings.probed = strcmp(book->sight.reading.engine, engine_name(ENGINE_STATIC)) != 0;
     else
-        book->settings.probed = provider->spec.engine != ENGINE_STATIC;
+        book->settings.probed = spec->engine != ENGINE_STATIC;
     if (provider->blind)
         book->settings.probed = 0;
 }

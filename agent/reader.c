@@ -84,6 +84,8 @@ static int probe_by_myself(struct provider *provider, ns_t fresh_ns, ns_t deadli
         return LEASE_ENOMEM;
     struct reading *reading = last + 1;
     int error = 0;
+    /* a reading that seems to be of another server is of ours, where that has moved */
+    agent_follow_configuration(provider->agent, true);
     if (!has_arrived(provider, fresh_ns, last)) {
         ns_t left_ms = (deadline_ns - host_now_ns()) / NS_PER_MS;
         int probe_ms = (int)(left_ms < 1                 ? 1

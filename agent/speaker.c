@@ -59,10 +59,11 @@ static void copy_providers(struct lease_agent *agent, struct effective *effectiv
 {
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
-        if (!agent->providers[i]->has_spec)
+        const struct declared *declared = atomic_load(&agent->providers[i]->declared);
+        if (!declared)
             continue;
-        memcpy(effective->providers[effective->provider_count++].text,
-               agent->providers[i]->spec_text, EFFECTIVE_SPEC_SIZE);
+        memcpy(effective->providers[effective->provider_count++].text, declared->text,
+               EFFECTIVE_SPEC_SIZE);
     }
 }
 

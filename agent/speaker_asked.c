@@ -222,7 +222,7 @@ static void demand_readings(struct asked *asked, ns_t now)
     bool any = false;
     host_words_demand(provider_words(asked->voice->provider));
     for (uint32_t i = 0; i < count; i++)
-        if (members[i]->has_spec) {
+        if (provider_spec(members[i])) {
             host_words_demand(provider_words(members[i]));
             any = true;
         }

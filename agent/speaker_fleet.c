@@ -292,9 +292,10 @@ bool room_is_epoch_mad(uint64_t epoch)
 /* An address may come and go; a server is not left alone because of that, but only to somebody. */
 static void look_at_address(struct room *room, struct provider *provider, ns_t now)
 {
-    if (!provider->has_spec || provider->spec.own != OWN_BY_URL)
+    const struct provider_spec *spec = provider_spec(provider);
+    if (!spec || spec->own != OWN_BY_URL)
         return;
-    bool named = provider_is_here(&provider->spec);
+    bool named = provider_is_here(spec);
     if (named) {
         provider->owned = true;
     } else if (provider->owned) {
@@ -317,7 +318,7 @@ static void be_owner(struct room *room, struct voice *voice)
 static void own(struct room *room, struct voice *voice, ns_t now)
 {
     struct provider *provider = voice->provider;
-    bool owned = provider->has_spec && provider->owned, was_ours = voice->ours;
+    bool owned = provider_spec(provider) && provider->owned, was_ours = voice->ours;
     uint32_t owner = voice->owner, conflicts = voice->conflicts;
     voice->owner = fleet_owner(room->fleet, provider->name, owned, now, &voice->conflicts);
     voice->ours = voice->owner == FLEET_SELF;

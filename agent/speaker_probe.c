@@ -28,8 +28,9 @@ static int add_prober(struct speaker *speaker, struct provider *provider)
     prober->speaker = speaker;
     prober->provider = provider;
     int error = 0;
-    if (provider->has_spec && provider->spec.engine != ENGINE_STATIC)
-        error = probe_target_new(&provider->spec, host_now_ns, &prober->target);
+    const struct provider_spec *spec = provider_spec(provider);
+    if (spec && spec->engine != ENGINE_STATIC)
+        error = probe_target_new(spec, host_now_ns, &prober->target);
     if (error < 0) {
         free(prober);
         return error;

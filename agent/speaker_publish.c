@@ -36,9 +36,9 @@ uint64_t publish_version_seen(const struct provider *provider)
 
 static const char *told_url(const struct provider *provider)
 {
-    if (!provider->has_spec)
+    const struct provider_spec *spec = provider_spec(provider);
+    if (!spec)
         return "";
-    const struct provider_spec *spec = &provider->spec;
     if (spec->client_url[0])
         return spec->client_url;
     return spec_url_is_loopback(spec) ? "" : spec->url;
@@ -144,8 +144,9 @@ int publish_pack(struct room *room, struct voice *voice, ns_t age_ns)
     const struct provider *provider = voice->provider;
     snprintf(state.provider, sizeof state.provider, "%s", provider->name);
     snprintf(state.url, sizeof state.url, "%s", told_url(provider));
-    if (provider->has_spec)
-        snprintf(state.group, sizeof state.group, "%s", provider->spec.group);
+    const struct provider_spec *spec = provider_spec(provider);
+    if (spec)
+        snprintf(state.group, sizeof state.group, "%s", spec->group);
     packed->made_ns = 0;
     packed->looked = publish_version(provider);
     uint32_t count = copy_book(room, voice->provider, &state);
@@ -230,7 +231,7 @@ static void fill_offers(const struct room *room, struct gossip_beat *beat)
     for (uint32_t i = 0; i < room->voice_count; i++) {
         const struct voice *voice = &room->voices[i];
         const struct provider *provider = voice->provider;
-        if (!provider->has_spec || !provider->owned || beat->offer_count == WIRE_PROVIDERS_MAX)
+        if (!provider_spec(provider) || !provider->owned || beat->offer_count == WIRE_PROVIDERS_MAX)
             continue;
         struct gossip_offer *offer = &beat->offers[beat->offer_count++];
         snprintf(offer->provider, sizeof offer->provider, "%s", provider->name);

@@ -124,7 +124,7 @@ static void fill(struct room *room, struct routes *routes, ns_t now)
         const struct voice *voice = &room->voices[i];
         if (voice->ours)
             add_own(room, routes, voice, now);
-        else if (voice->owner != FLEET_NOBODY || voice->provider->has_spec)
+        else if (voice->owner != FLEET_NOBODY || provider_spec(voice->provider))
             add_other(room, routes, voice->provider->name, voice->provider->owned, now);
     }
     add_offers(room, routes, now);

@@ -241,7 +241,8 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     admission_tally(book, now, &tally);
     memset(view, 0, sizeof *view);
     memcpy(view->provider, provider->name, sizeof view->provider);
-    snprintf(view->group, sizeof view->group, "%s", provider->has_spec ? provider->spec.group : "");
+    const struct provider_spec *spec = provider_spec(provider);
+    snprintf(view->group, sizeof view->group, "%s", spec ? spec->group : "");
     fill_owner(view, provider, whose, now);
     fill_reading(view, provider, now, &tally);
     view->available = tally.available;
@@ -253,7 +254,7 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     view->orphans = tally.orphans;
     view->first_lease = fleet->lease_count;
     view->first_work = fleet->work_count;
-    forget_capacity(view, provider->has_spec);
+    forget_capacity(view, spec != NULL);
     int error = fill_records(fleet, view, provider, whose, now);
     view->lease_count = fleet->lease_count - view->first_lease;
     view->work_count = fleet->work_count - view->first_work;
@@ -325,7 +326,7 @@ static bool is_due(struct provider *provider, bool has_speaker)
     pthread_mutex_lock(&provider->mutex);
     const struct reading *last = provider->book ? &provider->book->sight.reading : NULL;
     bool due =
-        provider->table && provider->has_spec && provider->book->settings.probed &&
+        provider->table && provider_spec(provider) && provider->book->settings.probed &&
         provider_look(provider) == 0 &&
         (host_now_ns() >= attribution_next_due(provider->book, true) + slack || last->in_peace);
     pthread_mutex_unlock(&provider->mutex);

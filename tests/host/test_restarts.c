@@ -149,6 +149,57 @@ static void test_another_key(void **state)
     slotserver_stop(server);
 }
 
+/* ---- another address --------------------------------------------------------------------------- */
+
+/* On which server, by its URL's port. */
+static bool is_placed(lease_agent_t *placement, unsigned at)
+{
+    struct lease lease;
+    struct lease_verdict verdict;
+    const char *candidates[] = {"x"};
+    char url[64];
+    snprintf(url, sizeof url, "http://127.0.0.1:%u", at);
+    if (lease_place(placement, candidates, 1, NULL, &lease, &verdict) != 0)
+        return false;
+    bool there = strcmp(lease.url, url) == 0;
+    return lease_release(placement, lease.id, 0) == 0 && there;
+}
+
+static void await_placed(lease_agent_t *placement, unsigned at)
+{
+    for (int i = 0; i < 1000 && !is_placed(placement, at); i++)
+        usleep(10000);
+    assert_true(is_placed(placement, at));
+}
+
+/* A placement that runs on has the address by what an agent left; the next agent has another one. It goes
+ * there, and does not tell everybody that the server is down, which it would find at the old one. */
+static void test_another_address(void **state)
+{
+    (void)state;
+    struct slotserver *server = start_server("new", 1, NULL);
+    start_agent("");
+    lease_agent_t *placements[] = {stage_open(NULL, LEASE_OPEN_CLIENT), stage_open(NULL, 0)};
+    for (int i = 0; i < 2; i++)
+        await_placed(placements[i], port);
+    stop_agent();
+    slotserver_stop(server);
+    server = start_server("new", 3, NULL);
+    start_agent("");
+    for (int i = 0; i < 2; i++)
+        await_placed(placements[i], port);
+    await(NULL, "ok", 3);
+    for (int i = 0; i < 40; i++) {
+        assert_true(is_placed(placements[i % 2], port));
+        assert_true(reads("ok", 3));
+        usleep(50000); /* older than any reading that a verify would take */
+    }
+    for (int i = 0; i < 2; i++)
+        lease_agent_close(&placements[i]);
+    stop_agent();
+    slotserver_stop(server);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -156,6 +207,7 @@ int main(void)
         staged(test_another_slot_count),
         staged(test_a_newer_api),
         staged(test_another_key),
+        staged(test_another_address),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
