@@ -263,6 +263,8 @@ const char *lease_agent_warning(const lease_agent_t *agent)
     for (uint32_t i = 0; i < count && agent->warning[0] == '\0'; i++)
         if (agent->providers[i]->warning[0])
             return agent->providers[i]->warning;
+    if (agent->warning[0] == '\0' && atomic_load(&agent->is_full))
+        return "the fleet has more providers than are followed here, the rest is not shown";
     return agent->warning;
 }
 

@@ -21,6 +21,10 @@
 #include "broker/host_table.h"
 #include "broker/table_memory.h"
 
+/* What one handle knows of: those declared to it (PROVIDERS_MAX at most) and those of other hosts. Further
+ * ones are LEASE_EFULL: they are in no view, and lease_agent_warning() says so. */
+#define KNOWN_MAX 512
+
 #define AGENT_HELD_MAX    4096 /* leases of one handle that are looked after; more are LEASE_EFULL */
 #define LOCK_BUDGET_MS    20
 #define TIMEOUT_MS        1500
@@ -130,8 +134,9 @@ struct lease_agent {
 
     pthread_mutex_t providers_mutex;
     struct file_mark configuration; /* that was followed last */
-    struct provider *providers[PROVIDERS_MAX];
+    struct provider *providers[KNOWN_MAX];
     _Atomic uint32_t provider_count;
+    _Atomic bool is_full;         /* there are more than KNOWN_MAX */
     pthread_mutex_t groups_mutex; /* guards the list; nothing is taken under it */
     struct group *groups;
 
@@ -172,6 +177,11 @@ struct provider *provider_find(struct lease_agent *agent, const char *name, int 
 
 /* The same for a copy of what another host owns: the book is made where there is none. */
 struct provider *provider_mirror(struct lease_agent *agent, const char *name, int *error);
+
+/* Found while looking for all there are: its book or its owner has been seen, or it stands as NAME=SPEC
+ * among what the speaker serves, which come first. provider_find() would ask for each of them who knows it. */
+void provider_seen(struct lease_agent *agent, const char *name);
+void provider_served(struct lease_agent *agent, const char *text);
 
 /* The URL names this host, as far as can be told without asking a resolver. */
 bool provider_is_here(const struct provider_spec *spec);

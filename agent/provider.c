@@ -36,9 +36,11 @@ static struct provider *new_provider(struct lease_agent *agent, const char *name
 static struct provider *add(struct lease_agent *agent, const char *name, int *error)
 {
     uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_relaxed);
-    struct provider *provider = count < PROVIDERS_MAX ? new_provider(agent, name) : NULL;
+    struct provider *provider = count < KNOWN_MAX ? new_provider(agent, name) : NULL;
     if (!provider) {
-        *error = count < PROVIDERS_MAX ? LEASE_ENOMEM : LEASE_EFULL;
+        *error = count < KNOWN_MAX ? LEASE_ENOMEM : LEASE_EFULL;
+        if (count == KNOWN_MAX)
+            atomic_store(&agent->is_full, true);
         return NULL;
     }
     agent->providers[count] = provider;
@@ -96,6 +98,27 @@ static int declare(struct provider *provider, const struct provider_spec *spec, 
     return 0;
 }
 
+/* Those of other hosts do not count: how many there are is not for us to say. */
+static uint32_t count_declared(const struct lease_agent *agent)
+{
+    uint32_t count = atomic_load_explicit(&agent->provider_count, memory_order_acquire);
+    uint32_t declared = 0;
+    for (uint32_t i = 0; i < count; i++)
+        declared += provider_spec(agent->providers[i]) != NULL;
+    return declared;
+}
+
+/* The one to be declared: known, or new where there is room. */
+static struct provider *to_declare(struct lease_agent *agent, const char *name, int *error)
+{
+    struct provider *provider = listed(agent, name);
+    if ((!provider || !provider_spec(provider)) && count_declared(agent) >= PROVIDERS_MAX) {
+        *error = LEASE_EFULL;
+        return NULL;
+    }
+    return provider ? provider : add(agent, name, error);
+}
+
 int provider_declare(struct lease_agent *agent, const char *text, bool only_new, char *why)
 {
     struct provider_spec spec;
@@ -107,9 +130,7 @@ int provider_declare(struct lease_agent *agent, const char *text, bool only_new,
     if (error < 0)
         return error;
     pthread_mutex_lock(&agent->providers_mutex);
-    struct provider *provider = listed(agent, spec.name);
-    if (!provider)
-        provider = add(agent, spec.name, &error);
+    struct provider *provider = to_declare(agent, spec.name, &error);
     if (provider && !provider->table && !(only_new && provider_spec(provider)))
         error = declare(provider, &spec, text, only_new);
     pthread_mutex_unlock(&agent->providers_mutex);
@@ -228,7 +249,8 @@ struct provider *provider_find(struct lease_agent *agent, const char *name, int 
     return *error < 0 ? NULL : provider;
 }
 
-struct provider *provider_mirror(struct lease_agent *agent, const char *name, int *error)
+/* Without asking who knows it. */
+static struct provider *list(struct lease_agent *agent, const char *name, int *error)
 {
     *error = 0;
     pthread_mutex_lock(&agent->providers_mutex);
@@ -236,6 +258,32 @@ struct provider *provider_mirror(struct lease_agent *agent, const char *name, in
     if (!provider && name_is_valid(name))
         provider = add(agent, name, error);
     pthread_mutex_unlock(&agent->providers_mutex);
+    return provider;
+}
+
+void provider_seen(struct lease_agent *agent, const char *name)
+{
+    int error;
+    struct provider *provider = list(agent, name, &error);
+    if (provider)
+        provider_open(provider);
+}
+
+void provider_served(struct lease_agent *agent, const char *text)
+{
+    char name[NAME_SIZE] = "", why[SPEC_ERROR_SIZE];
+    size_t length = strcspn(text, "=");
+    if (length > NAME_CHARS_MAX)
+        return;
+    memcpy(name, text, length);
+    if (!listed(agent, name))
+        provider_declare(agent, text, true, why);
+    provider_seen(agent, name);
+}
+
+struct provider *provider_mirror(struct lease_agent *agent, const char *name, int *error)
+{
+    struct provider *provider = list(agent, name, error);
     if (!provider)
         return NULL;
     *error = provider_open_copy(provider);

@@ -69,12 +69,12 @@ struct speaker {
     struct http *http;
     struct service *service;
     uint32_t prober_count;
-    struct prober *probers[PROVIDERS_MAX];
+    struct prober *probers[KNOWN_MAX];
     struct room *room; /* what there is of the fleet; NULL: nothing */
     struct outside outside;
-    bool to_answer;                         /* there may be a question in the service's socket */
-    _Atomic unsigned watches;               /* enum speaker_watches */
-    _Atomic uint32_t looked[PROVIDERS_MAX]; /* change words of books, as the loop last saw them */
+    bool to_answer;                     /* there may be a question in the service's socket */
+    _Atomic unsigned watches;           /* enum speaker_watches */
+    _Atomic uint32_t looked[KNOWN_MAX]; /* change words of books, as the loop last saw them */
 };
 
 /* What the watcher sleeps on beside demands: changes of books, to be published now and then, or for

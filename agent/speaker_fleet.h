@@ -175,7 +175,7 @@ struct room {
     ns_t tokens_ns;
 
     uint32_t voice_count;
-    struct voice voices[PROVIDERS_MAX];
+    struct voice voices[KNOWN_MAX];
     struct contact *contacts; /* FLEET_PEERS_MAX */
     uint32_t gap_count;
     struct gap gaps[ROOM_GAPS];

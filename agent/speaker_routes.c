@@ -146,7 +146,7 @@ void room_write_routes(struct room *room, ns_t now)
     if (!routes)
         return;
     routes->peers = calloc(FLEET_PEERS_MAX, sizeof *routes->peers);
-    routes->routes = calloc(ROUTES_MAX + PROVIDERS_MAX, sizeof *routes->routes);
+    routes->routes = calloc(ROUTES_MAX + KNOWN_MAX, sizeof *routes->routes);
     routes->written_ns = now;
     if (routes->peers && routes->routes) {
         fill(room, routes, now);

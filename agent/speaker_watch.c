@@ -10,14 +10,16 @@
 
 #define LOOK_NS (NS_PER_SEC / 2) /* for books that were opened anew */
 #define REST_NS (5 * NS_PER_MS)  /* between two looks at books that change */
+#define MORE_NS (20 * NS_PER_MS) /* where there are more words than can be slept on */
 
 struct watch {
     struct host_waited words[HOST_WAIT_MAX];
     uint32_t count;
-    uint32_t seen[PROVIDERS_MAX]; /* of the books, when the loop was last told of changes */
-    uint32_t demands;             /* of the words, those before the books */
-    bool changed;                 /* a book has changed since */
-    bool news;                    /* and the loop does not know it */
+    uint32_t seen[KNOWN_MAX]; /* of the books, when the loop was last told of changes */
+    uint32_t demands;         /* of the words, those before the books */
+    bool changed;             /* a book has changed since */
+    bool news;                /* and the loop does not know it */
+    bool more;                /* books that are looked at, not slept on */
 };
 
 static bool watches(const struct speaker *speaker, enum speaker_watches what)
@@ -25,8 +27,12 @@ static bool watches(const struct speaker *speaker, enum speaker_watches what)
     return atomic_load_explicit(&speaker->watches, memory_order_relaxed) >= (unsigned)what;
 }
 
-static void add_demand(struct watch *watch, struct host_words *words)
+/* Of a provider that nobody declared here readings are taken elsewhere. */
+static void add_demand(struct watch *watch, const struct provider *provider,
+                       struct host_words *words)
 {
+    if (!provider_spec(provider))
+        return;
     struct host_waited *word = &watch->words[watch->count++];
     word->word = &words->demand;
     word->seen = atomic_load_explicit(word->word, memory_order_acquire);
@@ -37,10 +43,12 @@ static void add_demand(struct watch *watch, struct host_words *words)
 static void add_change(struct watch *watch, struct host_words *words, uint32_t *seen,
                        uint32_t looked, bool closely)
 {
-    struct host_waited *word = &watch->words[watch->count];
-    word->word = &words->change;
-    if (host_words_arm(words, *seen, &word->seen)) {
-        watch->count++;
+    uint32_t armed;
+    bool more = watch->count == HOST_WAIT_MAX;
+    watch->more = watch->more || more;
+    if (more ? !host_words_differ(words, *seen) : host_words_arm(words, *seen, &armed)) {
+        if (!more)
+            watch->words[watch->count++] = (struct host_waited){&words->change, armed};
         return;
     }
     *seen = atomic_load_explicit(&words->change, memory_order_acquire);
@@ -56,12 +64,12 @@ static void collect(struct speaker *speaker, struct watch *watch, bool books)
     bool closely = watches(speaker, SPEAKER_WATCHES_CLOSELY);
     watch->words[0] = (struct host_waited){&speaker->news, news};
     watch->count = 1;
-    watch->changed = watch->news = false;
+    watch->changed = watch->news = watch->more = false;
     for (uint32_t i = 0; i < count; i++)
-        add_demand(watch, provider_words(agent->providers[i]));
+        add_demand(watch, agent->providers[i], provider_words(agent->providers[i]));
     watch->words[watch->count++] = (struct host_waited){&speaker->stop, 0};
     watch->demands = watch->count;
-    for (uint32_t i = 0; books && i < count && watch->count < HOST_WAIT_MAX; i++) {
+    for (uint32_t i = 0; books && i < count; i++) {
         uint32_t looked = atomic_load_explicit(&speaker->looked[i], memory_order_acquire);
         add_change(watch, provider_words(agent->providers[i]), &watch->seen[i], looked, closely);
     }
@@ -89,7 +97,10 @@ static void *watch(void *arg)
         collect(speaker, &watch, books);
         uint64_t one = 1;
         if (!watch.changed)
-            host_wait_any(watch.words, watch.count, rests ? REST_NS : LOOK_NS);
+            host_wait_any(watch.words, watch.count,
+                          rests        ? REST_NS
+                          : watch.more ? MORE_NS
+                                       : LOOK_NS);
         rests = watch.changed && !watches(speaker, SPEAKER_WATCHES_CLOSELY);
         if ((watch.news || is_demanded(&watch)) && write(speaker->wake_fd, &one, sizeof one) < 0)
             continue; /* readable already */

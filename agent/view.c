@@ -283,8 +283,7 @@ static void discover_books(struct lease_agent *agent)
             continue;
         char name[NAME_SIZE] = "";
         memcpy(name, entry->d_name, length - suffix);
-        int error;
-        provider_find(agent, name, &error);
+        provider_seen(agent, name);
     }
     closedir(directory);
 }
@@ -294,15 +293,8 @@ static void discover_declared(struct lease_agent *agent)
 {
     struct effective *effective = agent->has_directory ? malloc(sizeof *effective) : NULL;
     if (effective && effective_read(agent->directory.path, effective) == 0) {
-        for (uint32_t i = 0; i < effective->provider_count; i++) {
-            char name[NAME_SIZE] = "";
-            size_t length = strcspn(effective->providers[i].text, "=");
-            int error;
-            if (length <= NAME_CHARS_MAX) {
-                memcpy(name, effective->providers[i].text, length);
-                provider_find(agent, name, &error);
-            }
-        }
+        for (uint32_t i = 0; i < effective->provider_count; i++)
+            provider_served(agent, effective->providers[i].text);
     }
     free(effective);
 }
@@ -310,10 +302,9 @@ static void discover_declared(struct lease_agent *agent)
 /* What other hosts own is shown too. */
 static void discover_routes(struct lease_agent *agent, const struct routes *routes)
 {
-    int error;
     for (uint32_t i = 0; routes && i < routes->route_count; i++)
         if (routes->routes[i].owner[0])
-            provider_find(agent, routes->routes[i].provider, &error);
+            provider_seen(agent, routes->routes[i].provider);
 }
 
 /* ---- reading first --------------------------------------------------------------------------- */

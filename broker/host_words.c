@@ -45,6 +45,12 @@ bool host_words_arm(struct host_words *words, uint32_t seen, uint32_t *armed)
     return false;
 }
 
+bool host_words_differ(const struct host_words *words, uint32_t seen)
+{
+    uint32_t now = atomic_load_explicit(&words->change, memory_order_acquire);
+    return (now & ~SLEEPS) != (seen & ~SLEEPS);
+}
+
 int host_words_await_change(struct host_words *words, uint32_t seen, int64_t timeout_ns)
 {
     uint32_t armed;

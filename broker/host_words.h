@@ -59,6 +59,9 @@ int host_words_await_change(struct host_words *words, uint32_t seen, int64_t tim
 /* For host_wait_any: the change word with its bit set, or 0 where it has moved on from `seen`. */
 bool host_words_arm(struct host_words *words, uint32_t seen, uint32_t *armed);
 
+/* Whether it has moved on from `seen`, without the bit: for those who look again by themselves. */
+bool host_words_differ(const struct host_words *words, uint32_t seen);
+
 /* A reading is wanted. */
 void host_words_demand(struct host_words *words);
 

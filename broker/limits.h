@@ -12,7 +12,7 @@
 #define LABEL_SIZE      (LABEL_BYTES_MAX + 1)
 
 /* Counts. A full book or queue refuses with a reason; nothing is evicted to make room. */
-#define PROVIDERS_MAX     64
+#define PROVIDERS_MAX     64   /* declared to one agent, told by one peer, in one pool */
 #define BOOK_SLOTS_MAX    1024 /* a server that says more is taken to have this many */
 #define BOOK_LEASES_MIN   16   /* leases at a time: twice the slots, but at least this many */
 #define BOOK_LEASES_MAX   (2 * BOOK_SLOTS_MAX)

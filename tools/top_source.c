@@ -145,27 +145,35 @@ static uint32_t read_words(const struct lease_agent *agent, struct watch *watche
     return count;
 }
 
-/* True where a book has changed. */
+static bool has_changed(const struct watch *watches, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (host_words_differ(watches[i].words, watches[i].seen))
+            return true;
+    return false;
+}
+
+/* True where a book has changed. Those beyond what can be slept on are looked at when it begins. */
 static bool await_change(struct top_source *source, const struct watch *watches, uint32_t count,
                          int64_t until_ns)
 {
-    struct host_waited waited[PROVIDERS_MAX + 1];
+    struct host_waited waited[HOST_WAIT_MAX];
     uint32_t called = atomic_load(&source->call);
+    uint32_t slept_on = count < HOST_WAIT_MAX - 1 ? count : HOST_WAIT_MAX - 1;
     waited[0] = (struct host_waited){&source->call, called};
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < slept_on; i++) {
         waited[i + 1].word = &watches[i].words->change;
         if (!host_words_arm(watches[i].words, watches[i].seen, &waited[i + 1].seen))
             return true;
     }
+    if (has_changed(watches + slept_on, count - slept_on)) /* seen at the next beat at the latest */
+        return true;
     int64_t left_ns = until_ns - host_now_ns();
     if (left_ns <= 0 || atomic_load(&source->closing))
         return false;
-    if (host_wait_any(waited, count + 1, left_ns) != HOST_WAIT_CHANGED)
+    if (host_wait_any(waited, slept_on + 1, left_ns) != HOST_WAIT_CHANGED)
         return false;
-    for (uint32_t i = 0; i < count; i++)
-        if (atomic_load(&watches[i].words->change) != waited[i + 1].seen)
-            return true;
-    return false;
+    return has_changed(watches, slept_on);
 }
 
 static void hand_over(struct top_source *source, struct top_snapshot *snapshot)
@@ -204,7 +212,7 @@ static void rest(struct top_source *source, const struct watch *watches, uint32_
 static void *follow(void *arg)
 {
     struct top_source *source = arg;
-    struct watch watches[PROVIDERS_MAX];
+    struct watch watches[KNOWN_MAX];
     while (!atomic_load(&source->closing)) {
         struct top_snapshot snapshot;
         uint32_t count = read_words(source->cli.agent, watches);

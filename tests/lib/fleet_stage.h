@@ -11,7 +11,7 @@
 struct fleet_host {
     char name[NAME_SIZE];
     char directory[TEMP_DIR_MAX + 8];
-    const char *providers[4]; /* NAME=SPEC */
+    const char *providers[PROVIDERS_MAX]; /* NAME=SPEC */
     size_t provider_count;
     char listen[FLEET_ENDPOINT_SIZE], publish[FLEET_ENDPOINT_SIZE]; /* once it was started */
     char peers[FLEET_STAGE_HOSTS][FLEET_ENDPOINT_SIZE];
