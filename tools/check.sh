@@ -35,13 +35,19 @@ one()
     return 1
 }
 
-# build FOLDER OPTION...: Debug, for its asserts, but optimised where a stage does not say otherwise
-build()
+# configure FOLDER OPTION...: Debug, for its asserts, but optimised where a stage does not say otherwise
+configure()
 {
     local folder=$1
     shift
     one "$folder: configure" cmake -S . -B "$folder" -G Ninja -DLEASEHOLD_WERROR=ON \
-        -DCMAKE_BUILD_TYPE=Debug "$@" && one "$folder: build" ninja -C "$folder" -j "$jobs"
+        -DCMAKE_BUILD_TYPE=Debug "$@"
+}
+
+# build FOLDER OPTION...: configures, and makes all there is
+build()
+{
+    configure "$@" && one "$1: build" ninja -C "$1" -j "$jobs"
 }
 
 # number NAME FILE: an attribute of ctest's report
@@ -97,13 +103,13 @@ stage_format()
 # Release with asserts: the one in which everything runs.
 stage_gcc()
 {
-    build build-check-gcc -DCMAKE_C_COMPILER=gcc '-DCMAKE_C_FLAGS_DEBUG=-O2 -g' &&
+    build build-check-gcc -DCMAKE_C_COMPILER=gcc '-DCMAKE_C_FLAGS_DEBUG=-O2 -g1' &&
         tests build-check-gcc
 }
 
 stage_asan()
 {
-    build build-check-asan -DCMAKE_C_COMPILER=gcc '-DCMAKE_C_FLAGS_DEBUG=-O1 -g' \
+    build build-check-asan -DCMAKE_C_COMPILER=gcc '-DCMAKE_C_FLAGS_DEBUG=-O1 -g1' \
         -DLEASEHOLD_SANITIZER=address+undefined &&
         tests build-check-asan -LE '^(slow|plain)$'
 }
@@ -111,18 +117,20 @@ stage_asan()
 # The other compiler's warnings, and each fuzzer for some seconds.
 stage_clang()
 {
-    build build-check-clang -DCMAKE_C_COMPILER=clang-14 '-DCMAKE_C_FLAGS_DEBUG=-O1 -g' \
+    build build-check-clang -DCMAKE_C_COMPILER=clang-14 '-DCMAKE_C_FLAGS_DEBUG=-O1 -g1' \
         -DLEASEHOLD_SANITIZER=fuzzer &&
         tests build-check-clang -R '^(fuzz|house)/'
 }
 
-# Where threads meet; what has one thread only says nothing here.
-threaded='^unit/(client|host_lock|host_wait|http|probe|service|slotserver.*)$|^host/threads$'
+# Where threads meet; what has one thread only says nothing here, and is not made either.
+threaded=(client host_lock host_wait http probe service slotserver slotserver_modes slotserver_work)
 stage_tsan()
 {
-    build build-check-tsan -DCMAKE_C_COMPILER=gcc '-DCMAKE_C_FLAGS_DEBUG=-O1 -g' \
+    configure build-check-tsan -DCMAKE_C_COMPILER=gcc '-DCMAKE_C_FLAGS_DEBUG=-O1 -g1' \
         -DLEASEHOLD_SANITIZER=thread &&
-        tests build-check-tsan -R "$threaded"
+        one "build-check-tsan: build" ninja -C build-check-tsan -j "$jobs" host_threads \
+            "${threaded[@]/#/test_}" &&
+        tests build-check-tsan -R "^unit/($(IFS='|' && echo "${threaded[*]}"))\$|^host/threads\$"
 }
 
 stage_demo()
