@@ -269,7 +269,10 @@ const char *provider_url(const struct provider *provider);
  * LEASE_ETIMEOUT: none by deadline_ns. */
 int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns);
 
-/* The same of several at once, each by a thread of its own but the first; errors has room for one each. */
+/* The same for people who look: it keeps no server awake. */
+int reader_look(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns);
+
+/* The same as reader_get of several at once, each by a thread of its own but the first; errors has room for one each. */
 void reader_get_all(struct provider *const *providers, uint32_t count, ns_t fresh_ns,
                     ns_t deadline_ns, int *errors);
 

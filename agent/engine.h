@@ -136,6 +136,7 @@ struct probe_run {
     struct reading last; /* all unknown where there is none; sent_ns 0 */
     struct reading reading;
     enum threads threads; /* as far as known; reading.threads at the end */
+    bool rest_is_over;    /* who only looks may ask what keeps an idle server awake */
     bool decided;         /* the reading is complete: what is still unanswered is not waited for */
     struct llama_state llama;
     struct asks asks;

@@ -273,6 +273,7 @@ static void finish(struct probe_target *target)
         run_detail(run, "warning: others may write %s", target->spec.key_file);
     settle_engine(target);
     reading_sanitize(reading);
+    reading_rest(reading, &run->last);
     target->running = false;
     target->done(target->arg, reading);
 }

@@ -7,9 +7,9 @@
  * keep a prompt or an answer that a server shows. What it cannot help: /slots of llama.cpp restarts
  * the idle timer of --sleep-idle-seconds. So a background probe of an idle server reads /metrics,
  * which does not. Where a server that could sleep has no /metrics (they are off by default), only
- * /props is read while it is idle and nobody wants to know (PROBE_IDLE), and of one that this target
- * has once seen asleep also while somebody looks; in_flight is then unknown until a verify
- * (PROBE_QUICK) asks.
+ * /props is read while it is idle and nobody wants to know (PROBE_IDLE), or somebody who only looks
+ * asked not long ago (PROBE_LOOK, reading_rest), and of one that this target has once seen asleep also
+ * while something is leased; in_flight is then unknown until a verify (PROBE_QUICK) asks.
  *
  * Old llama-servers have slots + 2 HTTP threads, and a question that was not answered sits on one of
  * them until the server gets to it, whether or not we still wait for it. So of a server that is not
@@ -37,6 +37,7 @@ enum probe_wants {
     PROBE_QUICK, /* a verify waits: what is in flight, in as few questions as are safe */
     PROBE_FULL,  /* in the background: also what is queued, and which models there are */
     PROBE_IDLE,  /* the same where nothing is leased or at work and nobody looks */
+    PROBE_LOOK,  /* the same where somebody looks */
 };
 
 /* A server that is probed, with what was learnt about it: its key, whether it can sleep. */

@@ -92,6 +92,7 @@ static void begin(struct probe_run *run, ns_t now)
     *state = (struct llama_state){
         .endpoint_slots = -1, .endpoint_metrics = -1, .processing = -1, .deferred = -1};
     run->reading.sent_ns = now;
+    run->rest_is_over = reading_rest_is_over(&run->last, now);
     state->known_awake = run->wants == PROBE_QUICK && !run->memory.slots_off && is_awake(run, now);
     if (state->known_awake) {
         run->reading.model_count = run->last.model_count;
@@ -154,8 +155,8 @@ static void ask_instead_of_slots(struct probe_run *run)
 /* Idle by the last reading, and it may want to fall asleep: not to be disturbed by /slots. */
 static bool leave_in_peace(const struct probe_run *run)
 {
-    bool unwanted =
-        run->wants == PROBE_IDLE || (run->wants == PROBE_FULL && run->memory.seen_asleep);
+    bool unwanted = run->wants == PROBE_IDLE || (run->wants == PROBE_LOOK && !run->rest_is_over) ||
+                    (run->wants == PROBE_FULL && run->memory.seen_asleep);
     return unwanted && run->memory.can_sleep && run->llama.endpoint_metrics != 1 &&
            run->last.in_flight <= 0 && run->last.health == HEALTH_OK;
 }

@@ -37,6 +37,7 @@ static const char *const paths[ENGINE_ASKS_MAX] = {
 static void begin(struct probe_run *run, ns_t now)
 {
     asks_begin(run, now);
+    run->rest_is_over = reading_rest_is_over(&run->last, now);
     run->swap = (struct swap_state){.wanted = MODEL_UNKNOWN, .ttl = -1, .in_flight = -1};
     asks_want(run, KIND_RUNNING);
     run->swap.hardware_due = run->wants != PROBE_QUICK || !run->memory.swap.no_hardware;
@@ -81,7 +82,8 @@ static bool may_wait_unseen(const struct swap_state *state)
 /* Idle when last asked, and to be stopped after some idle time: not to be disturbed. */
 static bool leave_in_peace(const struct probe_run *run)
 {
-    return run->wants != PROBE_QUICK && run->swap.ttl != 0 && run->last.in_flight <= 0;
+    bool unwanted = run->wants != PROBE_QUICK && !(run->wants == PROBE_LOOK && run->rest_is_over);
+    return unwanted && run->swap.ttl != 0 && run->last.in_flight <= 0;
 }
 
 /* Whether what llama-skein counts is the wanted model's alone. */

@@ -77,7 +77,8 @@ static int take_in(struct provider *provider, struct reading *reading)
     return provider_step(provider, &event, &effects, LOCK_BUDGET_MS);
 }
 
-static int probe_by_myself(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
+static int probe_by_myself(struct provider *provider, enum probe_wants wants, ns_t fresh_ns,
+                           ns_t deadline_ns)
 {
     struct reading *last = malloc(2 * sizeof *last);
     if (!last)
@@ -96,8 +97,7 @@ static int probe_by_myself(struct provider *provider, ns_t fresh_ns, ns_t deadli
             free(last);
             return LEASE_ETIMEOUT;
         }
-        error =
-            probe_now(provider_source(provider), PROBE_QUICK, last, probe_ms, host_now_ns, reading);
+        error = probe_now(provider_source(provider), wants, last, probe_ms, host_now_ns, reading);
         bool hurried = !few && probe_ms < PROBE_BUDGET_MS && reading->health == HEALTH_BUSY;
         if (error == 0) /* that we had no time to wait says nothing to anybody else */
             error = hurried ? LEASE_ETIMEOUT : take_in(provider, reading);
@@ -118,7 +118,7 @@ static bool change_is(const struct host_words *words, uint32_t seen)
     return ((atomic_load_explicit(&words->change, memory_order_acquire) ^ seen) & ~1u) == 0;
 }
 
-int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
+static int get(struct provider *provider, enum probe_wants wants, ns_t fresh_ns, ns_t deadline_ns)
 {
     uint32_t pid = provider->agent->self.pid;
     bool can_probe = provider_source(provider) && provider->reach != LEASE_REACH_NONE;
@@ -152,12 +152,25 @@ int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
         } else if (is_left_alone(provider)) {
             return 0;
         } else if (host_words_take_probe(words, pid, now, PROBER_LIMIT_MS * NS_PER_MS)) {
-            int error = probe_by_myself(provider, fresh_ns, deadline_ns);
+            int error = probe_by_myself(provider, wants, fresh_ns, deadline_ns);
             host_words_leave_probe(provider_words(provider), pid);
-            if (error < 0)
+            if (error < 0 || wants == PROBE_LOOK) /* which may have left the server in peace */
                 return error;
         }
     }
+}
+
+int reader_get(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
+{
+    return get(provider, PROBE_QUICK, fresh_ns, deadline_ns);
+}
+
+int reader_look(struct provider *provider, ns_t fresh_ns, ns_t deadline_ns)
+{
+    pthread_mutex_lock(&provider->mutex);
+    bool active = attribution_is_active(provider->book, false);
+    pthread_mutex_unlock(&provider->mutex);
+    return get(provider, active ? PROBE_QUICK : PROBE_LOOK, fresh_ns, deadline_ns);
 }
 
 /* ---- several at once ------------------------------------------------------------------------- */

@@ -106,7 +106,7 @@ static void make_plan(struct prober *prober, struct probe_plan *plan)
     provider_look(provider);
     plan->due_ns = attribution_next_due(provider->book, plan->watched);
     plan->not_before_ns = attribution_not_before(provider->book);
-    plan->active = attribution_is_active(provider->book, plan->watched);
+    plan->active = attribution_is_active(provider->book, false);
     bool read = provider->book->sight.reading.answered_ns != 0;
     pthread_mutex_unlock(&provider->mutex);
     int hung = probe_unanswered(prober->target);
@@ -161,7 +161,12 @@ static void run_probe(struct prober *prober, ns_t now)
         return;
     prober->demand_seen = demand;
     prober->recovered = false;
-    start_probe(prober, demanded ? PROBE_QUICK : plan->active ? PROBE_FULL : PROBE_IDLE, now);
+    start_probe(prober,
+                demanded        ? PROBE_QUICK
+                : plan->active  ? PROBE_FULL
+                : plan->watched ? PROBE_LOOK
+                                : PROBE_IDLE,
+                now);
 }
 
 /* ---- sweeping -------------------------------------------------------------------------------- */

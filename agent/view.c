@@ -311,15 +311,25 @@ static void discover_routes(struct lease_agent *agent, const struct routes *rout
 
 #define SPEAKER_SLACK_MS 300 /* it reads in time by itself, a little late where it is busy */
 
+/* A demand makes the speaker ask whatever keeps the server awake. */
+static ns_t speaker_slack(const struct reading *last, ns_t now)
+{
+    bool rests = last->in_peace && !reading_rest_is_over(last, now);
+    return (SPEAKER_SLACK_MS + (rests ? PROBE_IDLE_MS : 0)) * NS_PER_MS;
+}
+
 static bool is_due(struct provider *provider, bool has_speaker)
 {
-    ns_t slack = has_speaker ? SPEAKER_SLACK_MS * NS_PER_MS : 0;
+    ns_t now = host_now_ns();
+    bool due = false;
     pthread_mutex_lock(&provider->mutex);
-    const struct reading *last = provider->book ? &provider->book->sight.reading : NULL;
-    bool due =
-        provider->table && provider_spec(provider) && provider->book->settings.probed &&
-        provider_look(provider) == 0 &&
-        (host_now_ns() >= attribution_next_due(provider->book, true) + slack || last->in_peace);
+    if (provider->table && provider_spec(provider) && provider->book->settings.probed &&
+        provider_look(provider) == 0) {
+        const struct reading *last = &provider->book->sight.reading;
+        ns_t slack = has_speaker ? speaker_slack(last, now) : 0;
+        due = now >= attribution_next_due(provider->book, true) + slack ||
+              (last->in_peace && reading_rest_is_over(last, now));
+    }
     pthread_mutex_unlock(&provider->mutex);
     return due;
 }
@@ -365,7 +375,7 @@ int lease_read(lease_agent_t *agent, uint32_t timeout_ms)
         if (provider_open(provider) < 0 || remote_owner(provider, &route) ||
             !is_due(provider, has_speaker))
             continue;
-        error = reader_get(provider, host_now_ns(), end_ns);
+        error = reader_look(provider, host_now_ns(), end_ns);
         if (error == LEASE_ETIMEOUT || error == LEASE_ELOCKED)
             error = 0; /* what is known is shown, with its age */
     }

@@ -70,6 +70,33 @@ bool health_admits(enum health health)
     return health == HEALTH_OK || health == HEALTH_SLEEPING || health == HEALTH_UNLOADED;
 }
 
+/* A tick at least, so that whoever looks all the time does not stop the clock. */
+static uint16_t ticks_later(uint32_t ticks, ns_t then_ns, ns_t now)
+{
+    ns_t passed = now > then_ns && then_ns > 0 ? (now - then_ns) / READING_TICK_NS : 0;
+    ns_t sum = (ns_t)ticks + (passed > 0 ? passed : 1);
+    return (uint16_t)(sum < UINT16_MAX ? sum : UINT16_MAX);
+}
+
+void reading_rest(struct reading *reading, const struct reading *last)
+{
+    bool is_idle = reading->health == HEALTH_OK && (reading->in_peace || reading->in_flight == 0);
+    bool was_idle = last->health == HEALTH_OK && (last->in_peace || last->in_flight == 0);
+    reading->idle_ticks = reading->rest_ticks = 0;
+    if (!is_idle || !was_idle)
+        return;
+    reading->idle_ticks = ticks_later(last->idle_ticks, last->sent_ns, reading->sent_ns);
+    if (reading->in_peace)
+        reading->rest_ticks = ticks_later(last->rest_ticks, last->sent_ns, reading->sent_ns);
+}
+
+bool reading_rest_is_over(const struct reading *last, ns_t now)
+{
+    uint32_t idle = ticks_later(last->idle_ticks, last->sent_ns, now);
+    uint32_t rest = ticks_later(last->rest_ticks, last->sent_ns, now);
+    return 2 * rest >= idle;
+}
+
 bool reading_counts(const struct reading *reading)
 {
     return reading->signal == SIGNAL_EXACT && reading->in_flight >= 0 &&

@@ -31,6 +31,8 @@ enum threads { THREADS_UNKNOWN = 0, THREADS_FEW, THREADS_MANY };
 #define ENGINE_SIZE 24
 #define DETAIL_SIZE 128
 
+#define READING_TICK_NS (NS_PER_SEC / 4)
+
 struct reading_slot {
     int32_t task; /* the server's name of the work in it, -1 none told */
     int32_t busy; /* 1 or 0 */
@@ -57,9 +59,10 @@ struct reading {
     int32_t model_count;      /* entries of models */
     int32_t threads;          /* enum threads */
     int32_t in_peace;         /* 1: what is at work was not asked, so that it can fall asleep */
-    uint32_t spare;
-    uint32_t source;  /* a hash of where and what was asked, by the prober; 0: not told */
-    int32_t found_by; /* what told the engine, by the prober's numbers; 0: it was named */
+    uint16_t idle_ticks; /* READING_TICKs: how long each that asked has found nothing at work */
+    uint16_t rest_ticks; /* how long nobody has asked */
+    uint32_t source;     /* a hash of where and what was asked, by the prober; 0: not told */
+    int32_t found_by;    /* what told the engine, by the prober's numbers; 0: it was named */
     char engine[ENGINE_SIZE];
     char detail[DETAIL_SIZE]; /* one line for people: what it cannot tell, what went wrong */
     struct reading_model models[READING_MODELS];
@@ -76,6 +79,12 @@ void reading_sanitize(struct reading *reading);
 
 /* Verify may say go: ok, or sleeping or unloaded (the first request wakes or loads). */
 bool health_admits(enum health health);
+
+/* What is asked of an idle server keeps it from falling asleep. Who only looks asks when it was left in
+ * peace as long as it has been seen to be idle, so at distances that double: then it falls asleep
+ * whatever time that takes. `last` is the reading before, of the same server. */
+void reading_rest(struct reading *reading, const struct reading *last);
+bool reading_rest_is_over(const struct reading *last, ns_t now);
 
 /* in_flight of this reading can be counted with. */
 bool reading_counts(const struct reading *reading);

@@ -198,6 +198,25 @@ static void test_sleeps(void **state)
     stage_close(&stage);
 }
 
+/* Also while somebody looks on: at first it is asked, then at ever longer distances. */
+static void test_sleeps_while_it_is_watched(void **state)
+{
+    struct stage stage;
+    stage_open(&stage, *state, 1);
+    stage.options.sleep_idle_seconds = 3;
+    stage_start(&stage);
+    int out;
+    stage_lease_begin(&stage, &out, "watch", NULL);
+    assert_true(STAGE_UNTIL(slotserver_asked(stage.server, "/slots") > 1, 10000));
+    assert_true(STAGE_UNTIL(is_asleep(&stage), 30000));
+    assert_true(STAGE_UNTIL(health_is(&stage, "sleeping"), 10000));
+    client_pause_ms(3000); /* how long it is watched is what is tested */
+    assert_true(is_asleep(&stage));
+    assert_int_equal(stage_stats(&stage).wakes, 0);
+    close(out);
+    stage_close(&stage);
+}
+
 /* ---- how much we ask -------------------------------------------------------------------- */
 
 struct open_socket {
@@ -483,6 +502,7 @@ int main(int argc, char **argv)
         IN_NEW_COMPANY(test_refuses),
         IN_NEW_COMPANY(test_never_up),
         IN_COMPANY(test_key_missing),
+        IN_NEW_COMPANY(test_sleeps_while_it_is_watched),
         IN_NEW_COMPANY(test_sleeps), /* the old one knows no sleep */
         {"test_long_prefill", test_long_prefill, NULL, NULL, &companies[2]},
         {"test_long_prefill (agent)", test_long_prefill, NULL, NULL, &companies[3]},

@@ -5,7 +5,7 @@
 static void a_sleeping_server_is_not_woken(void **state)
 {
     (void)state;
-    for (int wants = PROBE_QUICK; wants <= PROBE_FULL; wants++) {
+    for (int wants = PROBE_QUICK; wants <= PROBE_LOOK; wants++) {
         struct scene scene = {.prefix = "asleep", .wants = (enum probe_wants)wants};
         reads(&scene, HEALTH_SLEEPING, SIGNAL_EXACT, 1, 0, 0);
         assert_string_equal(asked, "/props");
@@ -110,12 +110,35 @@ static void of_no_interest_it_is_left_in_peace(void **state)
     assert_string_equal(asked, "/props /metrics");
 }
 
-/* A server that is to fall asleep after so many idle seconds, and its agent, for ten minutes. */
-static void sleep_for_10_minutes(const char *awake, ns_t idle_ns)
+/* Who only looks asks at distances that double. */
+static void of_lookers_it_has_its_rest(void **state)
 {
-    struct scene scene = {.wants = PROBE_IDLE};
+    (void)state;
+    struct scene scene = {.prefix = "noflags_idle", .wants = PROBE_LOOK};
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+    scene.last = last_of(HEALTH_OK, 0, 1200);
+    scene.last.idle_ticks = 20;
+    reads(&scene, HEALTH_OK, SIGNAL_NONE, 1, -1, -1);
+    assert_string_equal(asked, "/props");
+    assert_int_equal(run.reading.in_peace, 1);
+    scene.last.rest_ticks = 12;
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+    scene.last = last_of(HEALTH_OK, 1, 1200); /* who works is asked */
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+    scene.last = last_of(HEALTH_SLEEPING, 0, 1200);
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+}
+
+/* A server that is to fall asleep after so many idle seconds, and its agent, for ten minutes and as long
+ * as it may take beside somebody who looks. */
+static void sleep_for_10_minutes(const char *awake, ns_t idle_ns, enum probe_wants wants)
+{
+    struct scene scene = {.wants = wants};
+    bool look = wants == PROBE_LOOK;
     ns_t idle_since = NOW, asleep_ns = 0;
-    for (ns_t now = NOW; now < NOW + 600 * NS_PER_SEC; now += PROBE_IDLE_MS * NS_PER_MS) {
+    ns_t interval_ns = (look ? PROBE_ACTIVE_MS : PROBE_IDLE_MS) * NS_PER_MS;
+    ns_t most_ns = (look ? 3 * idle_ns : idle_ns) + 10 * NS_PER_SEC;
+    for (ns_t now = NOW; now < NOW + 600 * NS_PER_SEC + most_ns; now += interval_ns) {
         if (asleep_ns == 0 && now - idle_since >= idle_ns)
             asleep_ns = now;
         scene.prefix = asleep_ns != 0 ? "asleep" : awake;
@@ -125,11 +148,12 @@ static void sleep_for_10_minutes(const char *awake, ns_t idle_ns)
             idle_since = now;
         }
         assert_int_equal(reading->health, asleep_ns != 0 ? HEALTH_SLEEPING : HEALTH_OK);
+        reading_rest(&run.reading, &scene.last);
         scene.last = run.reading;
-        scene.last.sent_ns = scene.last.answered_ns = NOW - PROBE_IDLE_MS * NS_PER_MS;
+        scene.last.sent_ns = scene.last.answered_ns = NOW - interval_ns;
         scene.memory = run.memory;
     }
-    assert_true(asleep_ns != 0 && asleep_ns <= NOW + idle_ns + 10 * NS_PER_SEC);
+    assert_true(asleep_ns != 0 && asleep_ns <= NOW + most_ns);
 }
 
 static void it_falls_asleep_and_stays_so(void **state)
@@ -137,8 +161,10 @@ static void it_falls_asleep_and_stays_so(void **state)
     (void)state;
     static const int seconds[] = {1, 4, 6, 8, 30, 120, 300};
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
-        sleep_for_10_minutes("noflags_idle", seconds[i] * NS_PER_SEC);
-        sleep_for_10_minutes("np1_idle", seconds[i] * NS_PER_SEC);
+        sleep_for_10_minutes("noflags_idle", seconds[i] * NS_PER_SEC, PROBE_IDLE);
+        sleep_for_10_minutes("np1_idle", seconds[i] * NS_PER_SEC, PROBE_IDLE);
+        sleep_for_10_minutes("noflags_idle", seconds[i] * NS_PER_SEC, PROBE_LOOK);
+        sleep_for_10_minutes("np1_idle", seconds[i] * NS_PER_SEC, PROBE_LOOK);
     }
 }
 
@@ -161,6 +187,7 @@ int main(void)
         cmocka_unit_test(an_idle_server_is_not_kept_awake),
         cmocka_unit_test(without_metrics_a_sleeper_is_left_in_peace),
         cmocka_unit_test(of_no_interest_it_is_left_in_peace),
+        cmocka_unit_test(of_lookers_it_has_its_rest),
         cmocka_unit_test(it_falls_asleep_and_stays_so),
         cmocka_unit_test(a_reading_s_time_is_the_decisive_question_s),
     };

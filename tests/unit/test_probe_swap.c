@@ -127,6 +127,15 @@ static void an_idle_model_may_be_unloaded(void **state)
     play_reads(&scene, HEALTH_OK, SIGNAL_NONE, -1, -1, -1);
     must_not_have_asked("/upstream");
     assert_true(says("ttl"));
+    struct reading rested = {
+        .sent_ns = PLAY_NOW - NS_PER_SEC, .health = HEALTH_OK, .idle_ticks = 1000};
+    scene.last = &rested; /* who only looks asks now and then, at ever longer distances */
+    scene.wants = PROBE_LOOK;
+    play_reads(&scene, HEALTH_OK, SIGNAL_NONE, -1, -1, -1);
+    must_not_have_asked("/upstream");
+    rested.rest_ticks = 500;
+    play_reads(&scene, HEALTH_OK, SIGNAL_EXACT, 2, 0, -1);
+    scene.wants = PROBE_FULL;
     scene.prefix = "busy"; /* ttl 0: it is never stopped */
     scene.last = NULL;
     play_reads(&scene, HEALTH_OK, SIGNAL_EXACT, 2, 1, -1);

@@ -134,6 +134,59 @@ static void all_has_names(void **state)
     assert_string_equal(model_state_name((enum model_state)99), "unknown");
 }
 
+/* How long after it became idle a server that is looked at each 1.2 s has not been asked for `ns`. */
+static ns_t rests_for(ns_t ns)
+{
+    struct reading last, next;
+    reading_clear(&last);
+    ns_t begun = NS_PER_SEC, asked = begun;
+    for (ns_t now = begun; now < begun + 4 * ns + 10 * NS_PER_SEC; now += 1200 * NS_PER_MS) {
+        if (now - asked >= ns)
+            return now - begun;
+        reading_clear(&next);
+        next.sent_ns = next.answered_ns = now;
+        next.health = HEALTH_OK;
+        next.in_peace = last.sent_ns != 0 && !reading_rest_is_over(&last, now);
+        next.in_flight = next.in_peace ? -1 : 0;
+        asked = next.in_peace ? asked : now;
+        reading_rest(&next, &last);
+        last = next;
+    }
+    return NS_NEVER;
+}
+
+static void who_is_looked_at_has_any_rest_in_the_end(void **state)
+{
+    (void)state;
+    for (ns_t s = 1; s <= 7200; s = 2 * s + 1)
+        assert_true(rests_for(s * NS_PER_SEC) <= (3 * s + 4) * NS_PER_SEC);
+}
+
+static void work_ends_a_rest(void **state)
+{
+    (void)state;
+    struct reading last;
+    reading_clear(&last);
+    last.sent_ns = NS_PER_SEC;
+    last.health = HEALTH_OK;
+    last.in_flight = 0;
+    last.idle_ticks = UINT16_MAX;
+    assert_false(reading_rest_is_over(&last, 2 * NS_PER_SEC));
+    reading.sent_ns = 2 * NS_PER_SEC;
+    reading.health = HEALTH_OK;
+    reading.in_flight = 0;
+    reading_rest(&reading, &last);
+    assert_int_equal(reading.idle_ticks, UINT16_MAX); /* it does not wrap */
+    reading.in_flight = 1;
+    reading_rest(&reading, &last);
+    assert_int_equal(reading.idle_ticks, 0);
+    assert_true(reading_rest_is_over(&reading, 3 * NS_PER_SEC));
+    reading.in_flight = 0;
+    reading.health = HEALTH_SLEEPING;
+    reading_rest(&reading, &last);
+    assert_int_equal(reading.idle_ticks, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +197,8 @@ int main(void)
         cmocka_unit_test_setup(a_clean_one_stays_as_it_is, begin),
         cmocka_unit_test_setup(only_an_exact_and_healthy_one_counts, begin),
         cmocka_unit_test_setup(all_has_names, begin),
+        cmocka_unit_test_setup(who_is_looked_at_has_any_rest_in_the_end, begin),
+        cmocka_unit_test_setup(work_ends_a_rest, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
