@@ -155,6 +155,7 @@ static int run_live(const struct top_options *options)
         complain("signals cannot be had: %m");
         return EXIT_INTERNAL;
     }
+    top_screen_survive(); /* before the books are guarded */
     int code = open_source(options, &source);
     if (code != EXIT_DONE)
         return code;

@@ -3,9 +3,12 @@
 #include "tools/top_screen.h"
 
 #include <curses.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <term.h>
+#include <termios.h>
 #include <unistd.h>
 
 #define PAIRS 3 /* red, magenta, yellow: no black, no white, no background of ours */
@@ -17,6 +20,65 @@ static struct {
     bool clear;
     int width, height; /* pretended, 0: as the terminal says */
 } self;
+
+/* ---- a fault of ours ------------------------------------------------------------------------- */
+
+/* What gives the terminal back, made while nothing is wrong: of curses nothing may be called in a handler. */
+static struct {
+    volatile sig_atomic_t is_taken; /* there is something to give back */
+    bool is_terminal;
+    struct termios before;
+    size_t length;
+    char bytes[256];
+} back;
+
+static int keep(int character)
+{
+    if (back.length < sizeof back.bytes)
+        back.bytes[back.length++] = (char)character;
+    return character;
+}
+
+static void keep_capability(const char *name)
+{
+    const char *text = tigetstr(name);
+    if (text && text != (char *)-1)
+        tputs(text, 1, keep);
+}
+
+static void keep_way_back(bool mouse)
+{
+    static const char *const names[] = {"op", "sgr0", "cnorm", "rmkx", "rmcup"};
+    back.is_taken = 0;
+    back.length = 0;
+    for (const char *c = mouse ? "\033[?1006;1000l" : ""; *c; c++)
+        keep(*c);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        keep_capability(names[i]);
+    back.is_taken = 1;
+}
+
+static void give_back_and_die(int number)
+{
+    if (back.is_taken && write(self.fd, back.bytes, back.length) >= 0 && back.is_terminal)
+        tcsetattr(self.fd, TCSANOW, &back.before);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* Where nobody else looks at them, as sanitizers do. */
+void top_screen_survive(void)
+{
+    static const int faults[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    struct sigaction action = {.sa_handler = give_back_and_die}, found;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        if (sigaction(faults[i], NULL, &found) == 0 && !(found.sa_flags & SA_SIGINFO) &&
+            found.sa_handler == SIG_DFL)
+            sigaction(faults[i], &action, NULL);
+}
+
+/* ---- taking it and giving it back ------------------------------------------------------------ */
 
 bool top_color_is_wanted(enum top_color color)
 {
@@ -50,6 +112,8 @@ static void prepare(bool color)
 bool top_screen_open(const char *term, FILE *out, FILE *in, bool color, char *why, size_t why_size)
 {
     const char *name = term ? term : getenv("TERM");
+    self.fd = fileno(out);
+    back.is_terminal = tcgetattr(self.fd, &back.before) == 0;
     self.screen = newterm(term, out, in); /* initscr would end the program */
     if (!self.screen) {
         snprintf(why, why_size, "unknown terminal '%.40s'; try TERM=xterm or leasetop -b",
@@ -64,8 +128,8 @@ bool top_screen_open(const char *term, FILE *out, FILE *in, bool color, char *wh
                  name ? name : "");
         return false;
     }
-    self.fd = fileno(out);
     self.clear = true;
+    keep_way_back(false);
     prepare(color);
     return true;
 }
@@ -75,6 +139,7 @@ void top_screen_close(void)
     if (!self.screen)
         return;
     endwin();
+    back.is_taken = 0;
     delscreen(self.screen);
     self.screen = NULL;
 }
@@ -158,6 +223,7 @@ void top_screen_use_mouse(void)
 {
     mousemask(BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
     mouseinterval(0);
+    keep_way_back(true);
 }
 
 static uint32_t translate_mouse(void)
@@ -204,10 +270,12 @@ void top_screen_leave(void)
 {
     def_prog_mode();
     endwin();
+    back.is_taken = 0;
 }
 
 void top_screen_return(void)
 {
+    back.is_taken = 1;
     reset_prog_mode();
     self.clear = true;
 }

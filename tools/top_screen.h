@@ -21,6 +21,10 @@ bool top_screen_open(const char *term, FILE *out, FILE *in, bool color, char *wh
 /* Gives it back as it was. Does nothing where no screen is open. */
 void top_screen_close(void);
 
+/* From now on a fault that ends the program gives it back first. To be called before anybody else handles
+ * such faults and passes on those that are not about him. */
+void top_screen_survive(void);
+
 /* How large it is now; after a change what is on it is drawn anew. */
 void top_screen_size(int *width, int *height);
 

@@ -234,6 +234,9 @@ int top_source_follow(struct top_source *source, _Atomic int64_t *delay_ms)
     if (source->event_fd < 0)
         return -1;
     host_guard_mask(&all);
+    sigdelset(&all, SIGSEGV); /* a fault that is blocked ends the process without giving the */
+    sigdelset(&all, SIGFPE);  /* terminal back */
+    sigdelset(&all, SIGILL);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     source->runs = pthread_create(&source->thread, NULL, follow, source) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -205,6 +205,18 @@ rm "$work/after"
 type_line "stty -a >$work/after" && until [ -s "$work/after" ]; do sleep 0.01; done
 cmp -s "$work/before" "$work/after" || broken "stty after TERM: $(diff "$work/before" "$work/after")"
 
+# ended by a fault of its own: the screen, the cursor, the mouse and the line are as before. Not in the
+# shell itself, which would mend the line.
+type_line "clear; sh -c '$bin/leasetop -m; stty -a >$work/fault'" && until_shown LIVE
+[ "$(mux display-message -p '#{alternate_on} #{cursor_flag} #{mouse_any_flag}')" = '1 0 1' ] ||
+    broken "no screen was taken"
+kill -ABRT "$(pgrep -x leasetop -s "$(mux display-message -p '#{pane_pid}')")"
+until [ -s "$work/fault" ]; do sleep 0.01; done
+until_gone HOLDER
+[ "$(mux display-message -p '#{alternate_on} #{cursor_flag} #{mouse_any_flag}')" = '0 1 0' ] ||
+    broken "the screen was not given back by an abort"
+cmp -s "$work/before" "$work/fault" || broken "stty after an abort: $(diff "$work/before" "$work/fault")"
+
 # the terminal closes: nobody spins on
 mux new-window "exec $bin/leasetop"
 until_shown HOLDER
