@@ -101,7 +101,7 @@ static int try_now(lease_agent_t *agent, struct provider *provider,
     return no_slot(error);
 }
 
-#define MARGIN        20               /* a part of the budget, for what runs late */
+#define MARGIN        20 /* a part of the budget, for what runs late, and the program around it */
 #define AWAY_AGAIN_NS (2 * NS_PER_SEC) /* an owner that fell silent in its queue is asked again */
 
 /* ---- standing in every queue ----------------------------------------------------------------- */
@@ -431,9 +431,8 @@ int lease_place(lease_agent_t *agent, const char *const *names, size_t count,
         shuffle(providers, found);
     bool away = put_silent_last(providers, found);
     ns_t budget_ms = request->timeout_ms ? request->timeout_ms : TIMEOUT_MS;
-    if (away)
-        budget_ms -= budget_ms / MARGIN;
-    ns_t end_ns = (away ? began_ns : host_now_ns()) + budget_ms * NS_PER_MS;
+    budget_ms -= budget_ms / MARGIN;
+    ns_t end_ns = began_ns + budget_ms * NS_PER_MS;
     for (uint32_t i = 0; i < found; i++) {
         ns_t left_ms = (end_ns - host_now_ns()) / NS_PER_MS;
         if (away)

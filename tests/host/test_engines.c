@@ -9,6 +9,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/engineserver.h"
 #include "tests/lib/host_stage.h"
+#include "tests/lib/http_server.h"
 
 enum { SLOTS = 4 };
 
@@ -54,7 +55,9 @@ static int tear_down(void **state)
     lease_agent_close(&agent);
     while (job_count > 0)
         client_leave(jobs[--job_count]);
-    engineserver_stop(server);
+    if (server)
+        engineserver_stop(server);
+    server = NULL;
     return stage_tear_down(state);
 }
 
@@ -357,6 +360,43 @@ static void a_wanted_key_is_said(void **state)
     is_refused("key");
 }
 
+static void hang(struct http_server *self, int fd, const char *head)
+{
+    (void)self, (void)head;
+    http_server_hang(fd);
+}
+
+/* Servers that take connections and never answer, whom no agent of another host speaks for: the call, and the
+ * program around it, are over in time. */
+static void three_that_hang_cost_one_budget(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "b", "c"};
+    struct http_server hung;
+    char specs[3][64];
+    const char *providers[3];
+    struct lease lease;
+    struct lease_verdict verdict;
+    http_server_start(&hung, hang, NULL);
+    for (int i = 0; i < 3; i++) {
+        snprintf(specs[i], sizeof specs[i], "%s=llama.cpp+http://127.0.0.1:%d", names[i],
+                 hung.port);
+        providers[i] = specs[i];
+    }
+    struct lease_options opening = {.size = sizeof opening,
+                                    .directory = stage_dir,
+                                    .flags = LEASE_OPEN_CLIENT,
+                                    .providers = providers,
+                                    .provider_count = 3};
+    assert_int_equal(lease_agent_open(&opening, &agent, NULL, 0), 0);
+    int64_t began = test_now_ns();
+    assert_int_equal(lease_place(agent, names, 3, NULL, &lease, &verdict), LEASE_EBUSY);
+    int64_t took = (test_now_ns() - began) / 1000000;
+    print_message("no after %lld ms: %s\n", (long long)took, verdict.reason);
+    assert_true(took <= stage_patience(1480));
+    http_server_stop(&hung);
+}
+
 #define engine(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -375,6 +415,7 @@ int main(void)
         engine(probed_once),
         engine(a_starting_server_is_awaited),
         engine(a_wanted_key_is_said),
+        engine(three_that_hang_cost_one_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
