@@ -4,6 +4,7 @@
 declare -A address agent
 net=lhdemo$$
 namespaces=no
+server_port=8080 agent_port=5771
 started=() # process ids to be ended
 
 # Nothing is left: no process, no namespace, no file.
@@ -48,6 +49,10 @@ make_hosts()
     local host n=0
     unset "${!LEASE_@}" STATE_DIRECTORY http_proxy
     if [ "$(id -u)" = 0 ] && command -v ip >/dev/null; then make_network; fi
+    if [ $namespaces = no ]; then # the usual ports may be in use here, by an agent or another demonstration
+        server_port=$((10000 + $$ % 7000 * 3))
+        agent_port=$((server_port + 1)) # and the one after it
+    fi
     for host in "${hosts[@]}"; do
         n=$((n + 1))
         mkdir -p "$work/$host/home"
@@ -75,7 +80,13 @@ means()
 
 url()
 {
-    echo "http://${address[$1]}:8080"
+    echo "http://${address[$1]}:$server_port"
+}
+
+# endpoint HOST: of its agent
+endpoint()
+{
+    echo "tcp://${address[$1]}:$agent_port"
 }
 
 # The words in front of a command of that host: its files, its network.
@@ -109,7 +120,7 @@ in_background()
 start_agent()
 {
     in_background "$1" lease-agent --name "$1" --config "$work/$1/leasehold.conf" \
-        --listen "tcp://${address[$1]}" --advertise "tcp://${address[$1]}" --insecure
+        --listen "$(endpoint "$1")" --advertise "$(endpoint "$1")" --insecure
     agent[$1]=$!
     soon speaks "$1"
 }
