@@ -31,7 +31,7 @@ trap 'exit 129' HUP
 
 make_hosts
 for host in z4 m5; do
-    in_background "$host" slotserver --host "${address[$host]}" --port 8080 --slots 1 --tps 50
+    in_background "$host" slotserver --host "${address[$host]}" --port "$server_port" --slots 1 --tps 50
     soon on "$host" curl -sf -o "$work/nothing" "$(url "$host")/_stats"
 done
 # one configuration for all: whose address a URL names, that host owns the provider; but all addresses of
@@ -42,7 +42,7 @@ for host in "${hosts[@]}"; do
         [ $namespaces = yes ] || owner=,own=$([ $host = $provider ] && echo yes || echo no),url=$(url $provider)
         echo "provider $provider = llama.cpp+$(url $provider)$owner"
     done >"$work/$host/leasehold.conf"
-    echo "peer = tcp://${address[z4]}" >>"$work/$host/leasehold.conf"
+    echo "peer = $(endpoint z4)" >>"$work/$host/leasehold.conf"
     start_agent "$host"
 done
 

@@ -4,6 +4,7 @@
 declare -A address agent
 net=lhdemo$$
 namespaces=no
+server_port=8080 agent_port=5771
 started=() # process ids to be ended
 
 # Nothing is left: no process, no namespace, no file.
@@ -24,14 +25,33 @@ finish()
     rm -rf "$work"
 }
 
+# in_net NAMESPACE COMMAND...: there. Not `ip -n`, which wants mounts of its own and gets none in a chroot.
+in_net()
+{
+    nsenter "--net=/run/netns/$1" -- "${@:2}"
+}
+
+# The network of the hosts; where none is to be had, as in many a container, it is said why.
+make_network()
+{
+    local why
+    if why=$(ip netns add "$net" 2>&1 && in_net "$net" ip link add bridge type bridge 2>&1 &&
+        in_net "$net" ip link set bridge up 2>&1); then
+        namespaces=yes
+    else
+        ip netns del "$net" 2>/dev/null || :
+        echo "demo: no network namespaces are to be had here: ${why%%$'\n'*}"
+    fi
+}
+
 make_hosts()
 {
     local host n=0
     unset "${!LEASE_@}" STATE_DIRECTORY http_proxy
-    if [ "$(id -u)" = 0 ] && command -v ip >/dev/null && ip netns add "$net" 2>/dev/null; then
-        namespaces=yes
-        ip -n "$net" link add bridge type bridge
-        ip -n "$net" link set bridge up
+    if [ "$(id -u)" = 0 ] && command -v ip >/dev/null; then make_network; fi
+    if [ $namespaces = no ]; then # the usual ports may be in use here, by an agent or another demonstration
+        server_port=$((10000 + $$ % 7000 * 3))
+        agent_port=$((server_port + 1)) # and the one after it
     fi
     for host in "${hosts[@]}"; do
         n=$((n + 1))
@@ -46,11 +66,11 @@ make_namespace()
 {
     address[$1]=$2
     ip netns add "$net-$1"
-    ip -n "$net" link add "port-$1" type veth peer name eth0 netns "$net-$1"
-    ip -n "$net" link set "port-$1" master bridge up
-    ip -n "$net-$1" address add "$2/24" dev eth0
-    ip -n "$net-$1" link set eth0 up
-    ip -n "$net-$1" link set lo up
+    in_net "$net" ip link add "port-$1" type veth peer name eth0 netns "$net-$1"
+    in_net "$net" ip link set "port-$1" master bridge up
+    in_net "$net-$1" ip address add "$2/24" dev eth0
+    in_net "$net-$1" ip link set eth0 up
+    in_net "$net-$1" ip link set lo up
 }
 
 means()
@@ -60,7 +80,13 @@ means()
 
 url()
 {
-    echo "http://${address[$1]}:8080"
+    echo "http://${address[$1]}:$server_port"
+}
+
+# endpoint HOST: of its agent
+endpoint()
+{
+    echo "tcp://${address[$1]}:$agent_port"
 }
 
 # The words in front of a command of that host: its files, its network.
@@ -94,7 +120,7 @@ in_background()
 start_agent()
 {
     in_background "$1" lease-agent --name "$1" --config "$work/$1/leasehold.conf" \
-        --listen "tcp://${address[$1]}" --advertise "tcp://${address[$1]}" --insecure
+        --listen "$(endpoint "$1")" --advertise "$(endpoint "$1")" --insecure
     agent[$1]=$!
     soon speaks "$1"
 }
@@ -112,12 +138,12 @@ can_pull()
 # pull HOST, plug HOST: its cable
 pull()
 {
-    ip -n "$net" link set "port-$1" nomaster
+    in_net "$net" ip link set "port-$1" nomaster
 }
 
 plug()
 {
-    ip -n "$net" link set "port-$1" master bridge
+    in_net "$net" ip link set "port-$1" master bridge
 }
 
 # has REGEX: whether it is in standard input, all of which is read, so that no writer is cut off
