@@ -314,7 +314,7 @@ static void discover_routes(struct lease_agent *agent, const struct routes *rout
 /* A demand makes the speaker ask whatever keeps the server awake. */
 static ns_t speaker_slack(const struct reading *last, ns_t now)
 {
-    bool rests = last->in_peace && !reading_rest_is_over(last, now);
+    bool rests = last->in_peace && !reading_rest_is_over(last, NS_NEVER, now);
     return (SPEAKER_SLACK_MS + (rests ? PROBE_IDLE_MS : 0)) * NS_PER_MS;
 }
 
@@ -328,7 +328,7 @@ static bool is_due(struct provider *provider, bool has_speaker)
         const struct reading *last = &provider->book->sight.reading;
         ns_t slack = has_speaker ? speaker_slack(last, now) : 0;
         due = now >= attribution_next_due(provider->book, true) + slack ||
-              (last->in_peace && reading_rest_is_over(last, now));
+              (last->in_peace && reading_rest_is_over(last, NS_NEVER, now));
     }
     pthread_mutex_unlock(&provider->mutex);
     return due;

@@ -90,11 +90,11 @@ void reading_rest(struct reading *reading, const struct reading *last)
         reading->rest_ticks = ticks_later(last->rest_ticks, last->sent_ns, reading->sent_ns);
 }
 
-bool reading_rest_is_over(const struct reading *last, ns_t now)
+bool reading_rest_is_over(const struct reading *last, ns_t most_ns, ns_t now)
 {
     uint32_t idle = ticks_later(last->idle_ticks, last->sent_ns, now);
     uint32_t rest = ticks_later(last->rest_ticks, last->sent_ns, now);
-    return 2 * rest >= idle;
+    return 2 * rest >= idle || rest >= most_ns / READING_TICK_NS;
 }
 
 bool reading_counts(const struct reading *reading)

@@ -82,9 +82,10 @@ bool health_admits(enum health health);
 
 /* What is asked of an idle server keeps it from falling asleep. Who only looks asks when it was left in
  * peace as long as it has been seen to be idle, so at distances that double: then it falls asleep
- * whatever time that takes. `last` is the reading before, of the same server. */
+ * whatever time that takes; or when it was left so for most_ns, NS_NEVER: however long. `last` is the
+ * reading before, of the same server. */
 void reading_rest(struct reading *reading, const struct reading *last);
-bool reading_rest_is_over(const struct reading *last, ns_t now);
+bool reading_rest_is_over(const struct reading *last, ns_t most_ns, ns_t now);
 
 /* in_flight of this reading can be counted with. */
 bool reading_counts(const struct reading *reading);

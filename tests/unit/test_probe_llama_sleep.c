@@ -110,11 +110,12 @@ static void of_no_interest_it_is_left_in_peace(void **state)
     assert_string_equal(asked, "/props /metrics");
 }
 
-/* Who only looks asks at distances that double. */
+/* Who only looks asks at distances that double, of one that is known to sleep. */
 static void of_lookers_it_has_its_rest(void **state)
 {
     (void)state;
     struct scene scene = {.prefix = "noflags_idle", .wants = PROBE_LOOK};
+    scene.memory.seen_asleep = true;
     reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
     scene.last = last_of(HEALTH_OK, 0, 1200);
     scene.last.idle_ticks = 20;
@@ -129,12 +130,27 @@ static void of_lookers_it_has_its_rest(void **state)
     reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
 }
 
+/* Its strangers are to be seen by who looks, however long it was idle. */
+static void one_never_seen_asleep_has_a_short_rest(void **state)
+{
+    (void)state;
+    struct scene scene = {.prefix = "noflags_idle", .wants = PROBE_LOOK};
+    scene.last = last_of(HEALTH_OK, 0, 1200);
+    scene.last.idle_ticks = UINT16_MAX;
+    scene.last.rest_ticks = 4 * 3;
+    reads(&scene, HEALTH_OK, SIGNAL_NONE, 1, -1, -1);
+    assert_string_equal(asked, "/props");
+    scene.last.rest_ticks = 4 * 4;
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+}
+
 /* A server that is to fall asleep after so many idle seconds, and its agent, for ten minutes and as long
  * as it may take beside somebody who looks. */
 static void sleep_for_10_minutes(const char *awake, ns_t idle_ns, enum probe_wants wants)
 {
     struct scene scene = {.wants = wants};
     bool look = wants == PROBE_LOOK;
+    scene.memory.seen_asleep = look;
     ns_t idle_since = NOW, asleep_ns = 0;
     ns_t interval_ns = (look ? PROBE_ACTIVE_MS : PROBE_IDLE_MS) * NS_PER_MS;
     ns_t most_ns = (look ? 3 * idle_ns : idle_ns) + 10 * NS_PER_SEC;
@@ -188,6 +204,7 @@ int main(void)
         cmocka_unit_test(without_metrics_a_sleeper_is_left_in_peace),
         cmocka_unit_test(of_no_interest_it_is_left_in_peace),
         cmocka_unit_test(of_lookers_it_has_its_rest),
+        cmocka_unit_test(one_never_seen_asleep_has_a_short_rest),
         cmocka_unit_test(it_falls_asleep_and_stays_so),
         cmocka_unit_test(a_reading_s_time_is_the_decisive_question_s),
     };

@@ -146,7 +146,7 @@ static ns_t rests_for(ns_t ns)
         reading_clear(&next);
         next.sent_ns = next.answered_ns = now;
         next.health = HEALTH_OK;
-        next.in_peace = last.sent_ns != 0 && !reading_rest_is_over(&last, now);
+        next.in_peace = last.sent_ns != 0 && !reading_rest_is_over(&last, NS_NEVER, now);
         next.in_flight = next.in_peace ? -1 : 0;
         asked = next.in_peace ? asked : now;
         reading_rest(&next, &last);
@@ -171,7 +171,7 @@ static void work_ends_a_rest(void **state)
     last.health = HEALTH_OK;
     last.in_flight = 0;
     last.idle_ticks = UINT16_MAX;
-    assert_false(reading_rest_is_over(&last, 2 * NS_PER_SEC));
+    assert_false(reading_rest_is_over(&last, NS_NEVER, 2 * NS_PER_SEC));
     reading.sent_ns = 2 * NS_PER_SEC;
     reading.health = HEALTH_OK;
     reading.in_flight = 0;
@@ -180,7 +180,7 @@ static void work_ends_a_rest(void **state)
     reading.in_flight = 1;
     reading_rest(&reading, &last);
     assert_int_equal(reading.idle_ticks, 0);
-    assert_true(reading_rest_is_over(&reading, 3 * NS_PER_SEC));
+    assert_true(reading_rest_is_over(&reading, NS_NEVER, 3 * NS_PER_SEC));
     reading.in_flight = 0;
     reading.health = HEALTH_SLEEPING;
     reading_rest(&reading, &last);
