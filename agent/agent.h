@@ -106,6 +106,7 @@ struct held {
     bool unanswered; /* by that owner, when it was renewed last */
     bool releasing;  /* given back, but the book was locked: done as soon as it can be */
     bool untold;     /* given back here, but the owner on another host does not know it yet */
+    bool looked_at;  /* once before: its book is watched from then on */
     bool undo; /* with untold: an owner that was silent may have granted it, `asked_by` what */
     struct request_id asked_by;
     ns_t asked_ns;  /* when `asked_by` was sent first: what it grants counts from there */

@@ -303,6 +303,9 @@ bool keeper_renews(const struct held *held)
            (!(held->flags & LEASE_BY_PID) || !held->dispatched);
 }
 
+/* From the second look on: the kernel takes 5 to 20 ms to close a descriptor of inotify that has
+ * watched anything, which is more than all the rest of a command that ends at once. Until then the
+ * looks themselves find out. */
 static void watch(struct lease_agent *agent, const struct provider *provider)
 {
     char path[HOST_DIR_PATH_MAX + 1];
@@ -371,9 +374,11 @@ static bool look_after_round(struct lease_agent *agent, bool away)
         struct held held = agent->held[i];
         if (held.id.counter == 0 || held.lost)
             continue;
+        agent->held[i].looked_at = true;
         pthread_mutex_unlock(&agent->held_mutex);
         struct route route;
-        watch(agent, held.provider);
+        if (held.looked_at && !away)
+            watch(agent, held.provider);
         bool is_away = !held.releasing && keeper_is_away(agent, &held, &route);
         any_away = any_away || is_away;
         if (is_away && away)

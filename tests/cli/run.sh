@@ -752,6 +752,15 @@ case_a_book_cut_short_is_told_by_whoever_finds_it()
     done
 }
 
+# To end a watch takes the kernel many milliseconds, which a short command must not wait for.
+case_a_book_is_not_watched_for_a_short_command()
+{
+    [ -e /proc/self/fdinfo ] || return 0
+    expect 0 run x -- sh -c 'until cat /proc/$PPID/fdinfo/* 2>/dev/null | grep -q "^inotify wd"; do :; done
+        exec "$@"' - "$lease" ls --provider $x --json
+    grep -Eq '"age_secs":(0\.[2-9]|[1-9])' out || broken "watched at once: $(grep -o '"age_secs":[0-9.]*' out)"
+}
+
 case_the_agent_tells_of_a_removed_book()
 {
     start_agent
