@@ -33,6 +33,7 @@ struct prober {
     struct provider *provider;
     struct probe_target *target;
     uint32_t demand_seen; /* of the provider's words, as last acted upon */
+    uint32_t demand;      /* the same, as the plan was last looked at */
     bool has_office;      /* we are the prober in the provider's words */
     bool recovered;       /* the server has got to a question that it had left waiting */
     bool parked;          /* `reading` waits for the book's lock */

@@ -114,13 +114,15 @@ static void make_plan(struct prober *prober, struct probe_plan *plan)
         plan->due_ns += hung * PROBE_IDLE_MS * NS_PER_MS;
 }
 
-/* Each turn of the loop asks this of all providers, and a look at a book costs a system call. */
+/* Each turn of the loop asks this of all providers, and a look at a book costs a system call, as does
+ * one at its words: so the demand is taken along. */
 static const struct probe_plan *plan_of(struct prober *prober, ns_t now)
 {
     struct probe_plan *plan = &prober->plan;
     struct host_words *words = words_of(prober);
     bool is_watched = host_words_are_watched(words, now);
     uint32_t change = atomic_load_explicit(&words->change, memory_order_acquire) & ~1u;
+    prober->demand = atomic_load_explicit(&words->demand, memory_order_acquire);
     if (plan->made_ns != 0 && now - plan->made_ns < TICK_NS && plan->change == change &&
         plan->watched == is_watched)
         return plan;
@@ -153,7 +155,7 @@ static void run_probe(struct prober *prober, ns_t now)
     if (!prober->target || prober->parked || probe_is_running(prober->target))
         return;
     const struct probe_plan *plan = plan_of(prober, now);
-    uint32_t demand = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
+    uint32_t demand = prober->demand;
     prober->recovered = probe_recovered(prober->target) || prober->recovered;
     bool demanded = demand != prober->demand_seen || prober->recovered;
     bool unasked = room_probes(prober->speaker->room, prober->provider, now);
@@ -248,8 +250,7 @@ ns_t speaker_probers_deadline(const struct speaker *speaker)
         if (!prober->target || prober->parked || probe_is_running(prober->target))
             continue;
         const struct probe_plan *plan = plan_of(prober, now);
-        uint32_t demand = atomic_load_explicit(&words_of(prober)->demand, memory_order_acquire);
-        bool demanded = demand != prober->demand_seen || prober->recovered;
+        bool demanded = prober->demand != prober->demand_seen || prober->recovered;
         if (demanded)
             first = earlier(first, plan->not_before_ns);
         else if (room_probes(speaker->room, prober->provider, now))
