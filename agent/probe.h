@@ -8,8 +8,9 @@
  * the idle timer of --sleep-idle-seconds. So a background probe of an idle server reads /metrics,
  * which does not. Where a server that could sleep has no /metrics (they are off by default), only
  * /props is read while it is idle and nobody wants to know (PROBE_IDLE), or somebody who only looks
- * asked not long ago (PROBE_LOOK, reading_rest: after 5 s at most where it was never seen asleep), and
- * of one that this target has once seen asleep also while something is leased; in_flight is then unknown until a verify (PROBE_QUICK) asks.
+ * asked not long ago (PROBE_LOOK, reading_rest; seldom where it was never seen asleep), and of one
+ * that this target has once seen asleep also while something is leased; in_flight is then unknown
+ * until a verify (PROBE_QUICK) asks.
  *
  * Old llama-servers have slots + 2 HTTP threads, and a question that was not answered sits on one of
  * them until the server gets to it, whether or not we still wait for it. So of a server that is not

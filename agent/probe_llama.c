@@ -32,10 +32,6 @@ static const char *const kind_paths[] = {
  * when it arrived, which is after it was sent. The rest is for the way of the next one. */
 #define AWAKE_NS (900 * NS_PER_MS)
 
-/* Who only looks wants to see strangers, and most servers never sleep though all could: one that was
- * not seen to is not left in peace for longer. */
-#define UNPROVEN_REST_NS (5 * NS_PER_SEC)
-
 static bool is_recent(ns_t then_ns, ns_t now, ns_t within_ns)
 {
     return then_ns != 0 && now >= then_ns && now - then_ns < within_ns;
@@ -96,8 +92,8 @@ static void begin(struct probe_run *run, ns_t now)
     *state = (struct llama_state){
         .endpoint_slots = -1, .endpoint_metrics = -1, .processing = -1, .deferred = -1};
     run->reading.sent_ns = now;
-    ns_t most_ns = run->memory.seen_asleep ? NS_NEVER : UNPROVEN_REST_NS;
-    run->rest_is_over = reading_rest_is_over(&run->last, most_ns, now);
+    run->rest_is_over = run->memory.seen_asleep ? reading_rest_is_over(&run->last, now)
+                                                : !reading_is_trial(&run->last, now);
     state->known_awake = run->wants == PROBE_QUICK && !run->memory.slots_off && is_awake(run, now);
     if (state->known_awake) {
         run->reading.model_count = run->last.model_count;

@@ -37,7 +37,7 @@ static const char *const paths[ENGINE_ASKS_MAX] = {
 static void begin(struct probe_run *run, ns_t now)
 {
     asks_begin(run, now);
-    run->rest_is_over = reading_rest_is_over(&run->last, NS_NEVER, now);
+    run->rest_is_over = reading_rest_is_over(&run->last, now);
     run->swap = (struct swap_state){.wanted = MODEL_UNKNOWN, .ttl = -1, .in_flight = -1};
     asks_want(run, KIND_RUNNING);
     run->swap.hardware_due = run->wants != PROBE_QUICK || !run->memory.swap.no_hardware;

@@ -139,8 +139,11 @@ static uint32_t sort_live(const struct book *book, const struct record *sorted[B
     return book->live_count;
 }
 
+/* `told`: what is at work is known. Whose lease has ended by our clock may hold on to it all the same, by
+ * the word of an owner whom we do not hear. */
 static int fill_records(struct lease_fleet *fleet, struct lease_view *view,
-                        const struct provider *provider, const struct whose *whose, ns_t now)
+                        const struct provider *provider, const struct whose *whose, bool told,
+                        ns_t now)
 {
     const struct book *book = provider->book;
     const struct record *sorted[BOOK_CELLS];
@@ -152,7 +155,7 @@ static int fill_records(struct lease_fleet *fleet, struct lease_view *view,
         bool shown = record->state == RECORD_HELD || record->state == RECORD_DISPATCHED;
         if (shown)
             error = fill_lease(fleet, provider, whose, record, now);
-        if (record->state == RECORD_ORPHAN && error == 0)
+        if (record->state == RECORD_ORPHAN && told && error == 0)
             error =
                 fill_was(fleet, "orphan", record, record->units, since_ms(record->ended_ns, now));
         if (idle >= 0 && error == 0)
@@ -221,15 +224,16 @@ static void fill_owner(struct lease_view *view, const struct provider *provider,
 }
 
 /* What is known of an owner that is silent is old: what it had free is unknown now. The same where there
- * is none, unless we can read the server ourselves. */
-static void forget_capacity(struct lease_view *view, bool readable)
+ * is none, unless we can read the server ourselves. True where it was forgotten. */
+static bool forget_capacity(struct lease_view *view, bool readable)
 {
     bool unowned = strcmp(view->state, "unowned") == 0 && !readable;
     if (strcmp(view->state, "stale") != 0 && strcmp(view->state, "lost") != 0 && !unowned)
-        return;
+        return false;
     view->in_flight = view->queued = view->free = view->available = -1;
-    view->strangers = 0;
+    view->strangers = view->orphans = 0;
     snprintf(view->health, sizeof view->health, "%s", health_name(HEALTH_UNKNOWN));
+    return true;
 }
 
 static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct provider *provider,
@@ -254,8 +258,8 @@ static int fill_view(struct lease_fleet *fleet, struct lease_view *view, struct 
     view->orphans = tally.orphans;
     view->first_lease = fleet->lease_count;
     view->first_work = fleet->work_count;
-    forget_capacity(view, spec != NULL);
-    int error = fill_records(fleet, view, provider, whose, now);
+    bool told = !forget_capacity(view, spec != NULL);
+    int error = fill_records(fleet, view, provider, whose, told, now);
     view->lease_count = fleet->lease_count - view->first_lease;
     view->work_count = fleet->work_count - view->first_work;
     return error;
@@ -314,7 +318,7 @@ static void discover_routes(struct lease_agent *agent, const struct routes *rout
 /* A demand makes the speaker ask whatever keeps the server awake. */
 static ns_t speaker_slack(const struct reading *last, ns_t now)
 {
-    bool rests = last->in_peace && !reading_rest_is_over(last, NS_NEVER, now);
+    bool rests = last->in_peace && !reading_rest_is_over(last, now);
     return (SPEAKER_SLACK_MS + (rests ? PROBE_IDLE_MS : 0)) * NS_PER_MS;
 }
 
@@ -328,7 +332,7 @@ static bool is_due(struct provider *provider, bool has_speaker)
         const struct reading *last = &provider->book->sight.reading;
         ns_t slack = has_speaker ? speaker_slack(last, now) : 0;
         due = now >= attribution_next_due(provider->book, true) + slack ||
-              (last->in_peace && reading_rest_is_over(last, NS_NEVER, now));
+              (last->in_peace && reading_rest_is_over(last, now));
     }
     pthread_mutex_unlock(&provider->mutex);
     return due;

@@ -90,11 +90,20 @@ void reading_rest(struct reading *reading, const struct reading *last)
         reading->rest_ticks = ticks_later(last->rest_ticks, last->sent_ns, reading->sent_ns);
 }
 
-bool reading_rest_is_over(const struct reading *last, ns_t most_ns, ns_t now)
+bool reading_rest_is_over(const struct reading *last, ns_t now)
 {
     uint32_t idle = ticks_later(last->idle_ticks, last->sent_ns, now);
     uint32_t rest = ticks_later(last->rest_ticks, last->sent_ns, now);
-    return 2 * rest >= idle || rest >= most_ns / READING_TICK_NS;
+    return 2 * rest >= idle;
+}
+
+bool reading_is_trial(const struct reading *last, ns_t now)
+{
+    const uint32_t second = NS_PER_SEC / READING_TICK_NS;
+    uint32_t idle = ticks_later(last->idle_ticks, last->sent_ns, now), piece = second;
+    while (16 * piece <= idle && piece < READING_TRIAL_S * second)
+        piece *= 2;
+    return idle >= 8 * piece && idle < 9 * piece;
 }
 
 bool reading_counts(const struct reading *reading)

@@ -32,6 +32,7 @@ enum threads { THREADS_UNKNOWN = 0, THREADS_FEW, THREADS_MANY };
 #define DETAIL_SIZE 128
 
 #define READING_TICK_NS (NS_PER_SEC / 4)
+#define READING_TRIAL_S 512
 
 struct reading_slot {
     int32_t task; /* the server's name of the work in it, -1 none told */
@@ -80,12 +81,16 @@ void reading_sanitize(struct reading *reading);
 /* Verify may say go: ok, or sleeping or unloaded (the first request wakes or loads). */
 bool health_admits(enum health health);
 
-/* What is asked of an idle server keeps it from falling asleep. Who only looks asks when it was left in
- * peace as long as it has been seen to be idle, so at distances that double: then it falls asleep
- * whatever time that takes; or when it was left so for most_ns, NS_NEVER: however long. `last` is the
- * reading before, of the same server. */
+/* What is asked of an idle server keeps it from falling asleep. `last` is the reading before, of the same
+ * server. Of one that is known to sleep, who only looks asks when it was left in peace as long as it has
+ * been seen to be idle, so at distances that double: then it falls asleep whatever time that takes. */
 void reading_rest(struct reading *reading, const struct reading *last);
-bool reading_rest_is_over(const struct reading *last, ns_t most_ns, ns_t now);
+bool reading_rest_is_over(const struct reading *last, ns_t now);
+
+/* Of one that never slept yet, as most never do, who looks wants to see what strangers do. It is left in
+ * peace for an eighth of its idle time, in pieces that double, to find out whether it falls asleep; the
+ * longest is of READING_TRIAL_S. */
+bool reading_is_trial(const struct reading *last, ns_t now);
 
 /* in_flight of this reading can be counted with. */
 bool reading_counts(const struct reading *reading);

@@ -231,7 +231,7 @@ static void draw_help(struct top_grid *grid)
         x = top_putf(grid, y, x, end, TOP_PLAIN, "%c %s  ", top_state_glyph((enum top_state)i),
                      top_state_word((enum top_state)i));
     top_put(grid, y + 1, 0, end, TOP_FAINT,
-            "unknown is never free; stranger: work without a lease; ghost: a lease without work");
+            "unknown is never free; stranger: work without a lease; ghost: a lease, no work");
     top_put(grid, y + 2, 0, end, TOP_FAINT,
             "history: . none in flight, a digit how many, # all slots, ? unknown; 5 s each");
 }

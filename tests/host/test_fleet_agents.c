@@ -443,6 +443,53 @@ static void test_who_looks_from_afar_is_shown_strangers(void **state)
     slotserver_stop(server);
 }
 
+static bool is_seen_at_work(void *provider)
+{
+    struct lease_view view;
+    return stage_look(agent, provider, &view) && view.dispatched == 1 && view.in_flight == 1;
+}
+
+static bool has_ended(void *provider)
+{
+    struct lease_view view;
+    return stage_look(agent, provider, &view) && view.lease_count == 0 &&
+           strcmp(view.state, "live") != 0;
+}
+
+/* By our own clock the lease has ended and its work was seen; its holder goes on all the same, for whom the
+ * owner is the next process. */
+static void test_nothing_is_an_orphan_by_old_readings(void **state)
+{
+    (void)state;
+    char owns[128], provider[] = "srv";
+    struct slotserver_options options;
+    slotserver_defaults(&options);
+    options.slots = 2;
+    options.tps = 10;
+    struct slotserver *server = slotserver_start(&options);
+    assert_non_null(server);
+    unsigned port = slotserver_port(server);
+    snprintf(owns, sizeof owns, "srv=llama.cpp+http://127.0.0.1:%u,own=yes", port);
+    struct fleet_host *s1 = fleet_add("s1", owns, z4);
+    fleet_await_owner(lap, provider, "s1", "live");
+    lease_agent_t *there = fleet_client(s1);
+    struct lease_request request = {.size = sizeof request, .ttl_ms = 3000};
+    assert_int_equal(place(there, provider, &request), 0);
+    int work = client_begin(port, "/completion", "{\"prompt\":\"a\",\"n_predict\":6000}");
+    assert_true(eventually(is_seen_at_work, provider));
+    stage_kill(s1->pid);
+
+    assert_true(eventually(has_ended, provider));
+    struct lease_view view;
+    assert_true(stage_look(agent, provider, &view));
+    assert_int_equal(view.work_count, 0);
+    assert_int_equal(view.orphans, 0);
+    assert_int_equal(view.available, -1);
+    client_leave(work);
+    lease_agent_close(&there);
+    slotserver_stop(server);
+}
+
 /* ---- a host that has only been told of a peer ------------------------------------------------ */
 
 static void test_only_a_peer_is_known(void **state)
@@ -511,6 +558,7 @@ int main(void)
         played(test_an_owner_dies_and_comes_back),
         played(test_a_server_is_read_where_it_is_known),
         played(test_who_looks_from_afar_is_shown_strangers),
+        played(test_nothing_is_an_orphan_by_old_readings),
         played(test_only_a_peer_is_known),
         played(test_only_a_peer_of_the_first_is_known),
     };

@@ -198,12 +198,12 @@ static void test_sleeps(void **state)
     stage_close(&stage);
 }
 
-/* Also while somebody looks on: at first it is asked, then at ever longer distances. */
+/* Also while somebody looks on, who asks almost all the time as long as it has never slept. */
 static void test_sleeps_while_it_is_watched(void **state)
 {
     struct stage stage;
     stage_open(&stage, *state, 1);
-    stage.options.sleep_idle_seconds = 3;
+    stage.options.sleep_idle_seconds = 2; /* longer than a watched agent's interval of 1.2 s */
     stage_start(&stage);
     int out;
     stage_lease_begin(&stage, &out, "watch", NULL);

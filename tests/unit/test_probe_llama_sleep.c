@@ -130,30 +130,32 @@ static void of_lookers_it_has_its_rest(void **state)
     reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
 }
 
-/* Its strangers are to be seen by who looks, however long it was idle. */
+/* Its strangers are to be seen by who looks, but for an eighth of the time. */
 static void one_never_seen_asleep_has_a_short_rest(void **state)
 {
     (void)state;
     struct scene scene = {.prefix = "noflags_idle", .wants = PROBE_LOOK};
     scene.last = last_of(HEALTH_OK, 0, 1200);
-    scene.last.idle_ticks = UINT16_MAX;
-    scene.last.rest_ticks = 4 * 3;
+    scene.last.idle_ticks = 4 * 7;
     reads(&scene, HEALTH_OK, SIGNAL_NONE, 1, -1, -1);
     assert_string_equal(asked, "/props");
-    scene.last.rest_ticks = 4 * 4;
+    scene.last.idle_ticks = 4 * 10;
+    reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
+    scene.last.idle_ticks = UINT16_MAX;
     reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
 }
 
 /* A server that is to fall asleep after so many idle seconds, and its agent, for ten minutes and as long
  * as it may take beside somebody who looks. */
-static void sleep_for_10_minutes(const char *awake, ns_t idle_ns, enum probe_wants wants)
+static void sleep_for_10_minutes(const char *awake, ns_t idle_ns, enum probe_wants wants,
+                                 bool has_slept)
 {
     struct scene scene = {.wants = wants};
     bool look = wants == PROBE_LOOK;
-    scene.memory.seen_asleep = look;
+    scene.memory.seen_asleep = has_slept;
     ns_t idle_since = NOW, asleep_ns = 0;
     ns_t interval_ns = (look ? PROBE_ACTIVE_MS : PROBE_IDLE_MS) * NS_PER_MS;
-    ns_t most_ns = (look ? 3 * idle_ns : idle_ns) + 10 * NS_PER_SEC;
+    ns_t most_ns = (!look ? 1 : has_slept ? 3 : 18) * idle_ns + 10 * NS_PER_SEC;
     for (ns_t now = NOW; now < NOW + 600 * NS_PER_SEC + most_ns; now += interval_ns) {
         if (asleep_ns == 0 && now - idle_since >= idle_ns)
             asleep_ns = now;
@@ -177,10 +179,12 @@ static void it_falls_asleep_and_stays_so(void **state)
     (void)state;
     static const int seconds[] = {1, 4, 6, 8, 30, 120, 300};
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
-        sleep_for_10_minutes("noflags_idle", seconds[i] * NS_PER_SEC, PROBE_IDLE);
-        sleep_for_10_minutes("np1_idle", seconds[i] * NS_PER_SEC, PROBE_IDLE);
-        sleep_for_10_minutes("noflags_idle", seconds[i] * NS_PER_SEC, PROBE_LOOK);
-        sleep_for_10_minutes("np1_idle", seconds[i] * NS_PER_SEC, PROBE_LOOK);
+        sleep_for_10_minutes("noflags_idle", seconds[i] * NS_PER_SEC, PROBE_IDLE, false);
+        sleep_for_10_minutes("np1_idle", seconds[i] * NS_PER_SEC, PROBE_IDLE, false);
+        for (int has_slept = 0; has_slept < 2; has_slept++) {
+            sleep_for_10_minutes("noflags_idle", seconds[i] * NS_PER_SEC, PROBE_LOOK, has_slept);
+            sleep_for_10_minutes("np1_idle", seconds[i] * NS_PER_SEC, PROBE_LOOK, has_slept);
+        }
     }
 }
 

@@ -146,7 +146,7 @@ static ns_t rests_for(ns_t ns)
         reading_clear(&next);
         next.sent_ns = next.answered_ns = now;
         next.health = HEALTH_OK;
-        next.in_peace = last.sent_ns != 0 && !reading_rest_is_over(&last, NS_NEVER, now);
+        next.in_peace = last.sent_ns != 0 && !reading_rest_is_over(&last, now);
         next.in_flight = next.in_peace ? -1 : 0;
         asked = next.in_peace ? asked : now;
         reading_rest(&next, &last);
@@ -162,6 +162,27 @@ static void who_is_looked_at_has_any_rest_in_the_end(void **state)
         assert_true(rests_for(s * NS_PER_SEC) <= (3 * s + 4) * NS_PER_SEC);
 }
 
+/* At an eighth of an idle time, and for an eighth of it. */
+static void one_that_never_slept_is_left_in_peace_seldom(void **state)
+{
+    (void)state;
+    struct reading last;
+    reading_clear(&last);
+    uint32_t trials = 0, longest = 0, run = 0;
+    for (uint32_t ticks = 1; ticks < UINT16_MAX; ticks++) {
+        last.sent_ns = NS_PER_SEC;
+        last.idle_ticks = (uint16_t)ticks;
+        bool trial = reading_is_trial(&last, last.sent_ns);
+        run = trial ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+        trials += trial;
+        assert_true(trials * 8 <= ticks + 8);
+    }
+    assert_int_equal(longest, READING_TRIAL_S * (NS_PER_SEC / READING_TICK_NS));
+    last.idle_ticks = UINT16_MAX;
+    assert_false(reading_is_trial(&last, INT64_MAX / 2));
+}
+
 static void work_ends_a_rest(void **state)
 {
     (void)state;
@@ -171,7 +192,7 @@ static void work_ends_a_rest(void **state)
     last.health = HEALTH_OK;
     last.in_flight = 0;
     last.idle_ticks = UINT16_MAX;
-    assert_false(reading_rest_is_over(&last, NS_NEVER, 2 * NS_PER_SEC));
+    assert_false(reading_rest_is_over(&last, 2 * NS_PER_SEC));
     reading.sent_ns = 2 * NS_PER_SEC;
     reading.health = HEALTH_OK;
     reading.in_flight = 0;
@@ -180,7 +201,7 @@ static void work_ends_a_rest(void **state)
     reading.in_flight = 1;
     reading_rest(&reading, &last);
     assert_int_equal(reading.idle_ticks, 0);
-    assert_true(reading_rest_is_over(&reading, NS_NEVER, 3 * NS_PER_SEC));
+    assert_true(reading_rest_is_over(&reading, 3 * NS_PER_SEC));
     reading.in_flight = 0;
     reading.health = HEALTH_SLEEPING;
     reading_rest(&reading, &last);
@@ -198,6 +219,7 @@ int main(void)
         cmocka_unit_test_setup(only_an_exact_and_healthy_one_counts, begin),
         cmocka_unit_test_setup(all_has_names, begin),
         cmocka_unit_test_setup(who_is_looked_at_has_any_rest_in_the_end, begin),
+        cmocka_unit_test_setup(one_that_never_slept_is_left_in_peace_seldom, begin),
         cmocka_unit_test_setup(work_ends_a_rest, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
