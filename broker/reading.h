@@ -88,7 +88,7 @@ void reading_rest(struct reading *reading, const struct reading *last);
 bool reading_rest_is_over(const struct reading *last, ns_t now);
 
 /* Of one that never slept yet, as most never do, who looks wants to see what strangers do. It is left in
- * peace for an eighth of its idle time, in pieces that double, to find out whether it falls asleep; the
+ * peace for less than a quarter of its idle time, in pieces that double, to find out whether it sleeps; the
  * longest is of READING_TRIAL_S. */
 bool reading_is_trial(const struct reading *last, ns_t now);
 

@@ -130,7 +130,7 @@ static void of_lookers_it_has_its_rest(void **state)
     reads(&scene, HEALTH_OK, SIGNAL_EXACT, 1, 0, -1);
 }
 
-/* Its strangers are to be seen by who looks, but for an eighth of the time. */
+/* Its strangers are to be seen by who looks, for most of the time. */
 static void one_never_seen_asleep_has_a_short_rest(void **state)
 {
     (void)state;

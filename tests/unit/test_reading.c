@@ -162,7 +162,7 @@ static void who_is_looked_at_has_any_rest_in_the_end(void **state)
         assert_true(rests_for(s * NS_PER_SEC) <= (3 * s + 4) * NS_PER_SEC);
 }
 
-/* At an eighth of an idle time, and for an eighth of it. */
+/* Less than a quarter of its time. */
 static void one_that_never_slept_is_left_in_peace_seldom(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void one_that_never_slept_is_left_in_peace_seldom(void **state)
         run = trial ? run + 1 : 0;
         longest = run > longest ? run : longest;
         trials += trial;
-        assert_true(trials * 8 <= ticks + 8);
+        assert_true(trials * 4 <= ticks);
     }
     assert_int_equal(longest, READING_TRIAL_S * (NS_PER_SEC / READING_TICK_NS));
     last.idle_ticks = UINT16_MAX;
