@@ -125,8 +125,10 @@ static void test_symlink(void **state)
 static void test_foreign_owner(void **state)
 {
     struct stage stage;
-    if (geteuid() != 0)
+    if (geteuid() != 0) {
+        print_message("skipped: giving a directory away wants root\n");
         skip();
+    }
     open_without_server(&stage, *state);
     assert_int_equal(chown(stage.run, 12345, 12345), 0);
     degrades(&stage, "belongs to uid 12345");
@@ -146,8 +148,10 @@ static void test_open_to_all(void **state)
 
 static void mount_small(const struct stage *stage, const char *options, unsigned long flags)
 {
-    if (geteuid() != 0 || mount("none", stage->run, "tmpfs", flags, options) != 0)
+    if (geteuid() != 0 || mount("none", stage->run, "tmpfs", flags, options) != 0) {
+        print_message("skipped: a mount wants root\n");
         skip();
+    }
 }
 
 static void doctor_says(struct stage *stage, const char *text)
