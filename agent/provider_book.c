@@ -201,9 +201,10 @@ static int open_locked(struct provider *provider, bool create)
     } else if (create) {
         error = open_process_tier(provider);
     }
-    if (error == 0)
-        tell_static(provider);
-    return error;
+    if (error < 0)
+        return error;
+    tell_static(provider);
+    return provider->table ? 0 : LEASE_ELOCKED; /* it was spoilt again meanwhile: another time */
 }
 
 int provider_open(struct provider *provider)

@@ -29,7 +29,8 @@ void remote_close(struct lease_agent *agent);
 
 /* A copy of the route to this provider, owned by whomever; false where there is none. `ask_peers`:
  * those that were given to the handle are asked where nothing else tells, which takes
- * REMOTE_FETCH_MS at most. */
+ * REMOTE_FETCH_MS at most. Where none were, those of the speaker of this host are for some seconds after
+ * its start, when it has not heard them yet. */
 #define REMOTE_FETCH_MS 400
 bool remote_route(struct lease_agent *agent, const char *provider, bool ask_peers,
                   struct route *route);

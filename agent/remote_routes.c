@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "agent/fleet_config.h"
+#include "agent/effective.h"
 #include "agent/remote.h"
 #include "agent/remote_peers.h"
 #include "broker/host_clock.h"
@@ -17,6 +17,8 @@
 #define LOOK_NS    NS_PER_SEC /* between two looks at the file, and two questions to given peers */
 #define QUIET_NS   (5 * NS_PER_SEC) /* given peers of whom nobody answered are left alone for */
 #define OWNERS_MAX 64               /* the one heard or missed longest ago makes room */
+#define LENT_MAX   16               /* peers of a new speaker that are asked in its place */
+#define NEW_NS     (3 * NS_PER_SEC) /* a speaker has heard its peers by then */
 
 /* What we ourselves know of an owner, from asking it. */
 struct owner {
@@ -27,6 +29,7 @@ struct owner {
 struct remote {
     _Atomic int64_t look_ns;
     _Atomic bool anything; /* a route is known */
+    _Atomic bool is_new;   /* the speaker of this host: it may not have heard its peers yet */
     pthread_mutex_t mutex; /* guards what follows */
     struct routes *file;   /* NULL: none */
     struct timespec changed;
@@ -118,6 +121,20 @@ static void note_anything(struct remote *remote)
                           memory_order_release);
 }
 
+/* By the word that it left when it began. The caller holds agent->directory_mutex. */
+static bool has_new_speaker(const struct lease_agent *agent)
+{
+    struct stat status;
+    struct timespec now;
+    if (agent->speaker || agent->flags & LEASE_OPEN_DAEMON ||
+        fstatat(agent->directory.fd, EFFECTIVE_FILE, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+        clock_gettime(CLOCK_REALTIME, &now) < 0)
+        return false;
+    int64_t age_ns =
+        (now.tv_sec - status.st_mtim.tv_sec) * NS_PER_SEC + (now.tv_nsec - status.st_mtim.tv_nsec);
+    return age_ns > -NS_PER_SEC && age_ns < NEW_NS;
+}
+
 /* The caller holds remote->mutex. A file that cannot be read just now leaves what was known. */
 static void read_file(struct lease_agent *agent, struct remote *remote)
 {
@@ -129,6 +146,8 @@ static void read_file(struct lease_agent *agent, struct remote *remote)
         there = fstatat(agent->directory.fd, ROUTES_FILE, &status, AT_SYMLINK_NOFOLLOW) == 0;
         memcpy(path, agent->directory.path, sizeof path);
     }
+    atomic_store_explicit(&remote->is_new, agent->has_directory && has_new_speaker(agent),
+                          memory_order_relaxed);
     pthread_mutex_unlock(&agent->directory_mutex);
     if (!there) {
         routes_free(&remote->file);
@@ -160,6 +179,24 @@ static void look_at_file(struct lease_agent *agent, ns_t now)
 
 /* ---- given peers ----------------------------------------------------------------------------- */
 
+/* Those of the speaker of this host, as long as it is new, where none were given. How many. */
+static uint32_t lend_peers(struct lease_agent *agent, char (*peers)[FLEET_ENDPOINT_SIZE])
+{
+    if (!atomic_load_explicit(&agent->remote->is_new, memory_order_relaxed))
+        return 0;
+    struct effective *effective = calloc(1, sizeof *effective);
+    char path[sizeof agent->directory.path];
+    uint32_t count = 0;
+    pthread_mutex_lock(&agent->directory_mutex);
+    memcpy(path, agent->directory.path, sizeof path);
+    pthread_mutex_unlock(&agent->directory_mutex);
+    if (effective && effective_read(path, effective) == 0)
+        for (; count < effective->fleet.peer_count && count < LENT_MAX; count++)
+            memcpy(peers[count], effective->fleet.peers[count].endpoint, sizeof *peers);
+    free(effective);
+    return count;
+}
+
 static bool has_owner(const struct routes *routes, const char *provider)
 {
     const struct route *route = provider ? routes_find(routes, provider) : NULL;
@@ -167,19 +204,17 @@ static bool has_owner(const struct routes *routes, const char *provider)
 }
 
 /* True where it was worth trying: not within LOOK_NS of the last time that all were asked. */
-static bool fetch(struct lease_agent *agent, const char *provider)
+static bool fetch_from(struct lease_agent *agent, char (*peers)[FLEET_ENDPOINT_SIZE],
+                       uint32_t count, const char *provider)
 {
     struct remote *remote = agent->remote;
-    if (remote->peer_count == 0)
-        return false;
     pthread_mutex_lock(&remote->fetch_mutex);
     ns_t now = host_now_ns();
     bool due = now >= remote->fetch_ns ||
                (remote->cut_short && provider && !has_owner(remote->told, provider));
     struct routes *told = NULL;
     if (due)
-        told = remote_ask_peers(agent, remote->peers, remote->peer_count, provider,
-                                now + REMOTE_FETCH_MS * NS_PER_MS);
+        told = remote_ask_peers(agent, peers, count, provider, now + REMOTE_FETCH_MS * NS_PER_MS);
     pthread_mutex_lock(&remote->mutex);
     if (due)
         remote->fetch_ns = host_now_ns() + (told ? LOOK_NS : QUIET_NS);
@@ -194,6 +229,16 @@ static bool fetch(struct lease_agent *agent, const char *provider)
     pthread_mutex_unlock(&remote->mutex);
     pthread_mutex_unlock(&remote->fetch_mutex);
     return due;
+}
+
+static bool fetch(struct lease_agent *agent, const char *provider)
+{
+    struct remote *remote = agent->remote;
+    char lent[LENT_MAX][FLEET_ENDPOINT_SIZE];
+    if (remote->peer_count > 0)
+        return fetch_from(agent, remote->peers, remote->peer_count, provider);
+    uint32_t count = lend_peers(agent, lent);
+    return count > 0 && fetch_from(agent, lent, count, provider);
 }
 
 /* ---- routes ---------------------------------------------------------------------------------- */
@@ -268,7 +313,9 @@ bool remote_route(struct lease_agent *agent, const char *provider, bool ask_peer
     look_at_file(agent, now);
     bool doubt = atomic_load_explicit(&remote->doubt, memory_order_relaxed);
     bool known = copy_route(remote, provider, false, now, route);
-    if (!ask_peers || (known && !doubt) || !fetch(agent, provider))
+    bool early =
+        known && !route->owner[0] && atomic_load_explicit(&remote->is_new, memory_order_relaxed);
+    if (!ask_peers || (known && !doubt && !early) || !fetch(agent, provider))
         return known;
     return copy_route(remote, provider, false, host_now_ns(), route);
 }

@@ -67,6 +67,16 @@ show_failures()
     done
 }
 
+# show_skipped LOG: which tests as a whole, and what each said why
+show_skipped()
+{
+    local index name why
+    sed -n 's/^ *[0-9]*\/[0-9]* Test *#\([0-9]*\): \([^ ]*\) .*Skipped.*/\1 \2/p' "$1" | while read -r index name; do
+        why=$(sed -n "s/^$index: skipped: //p" "$1" | head -n 1)
+        say "skipped: $name${why:+: $why}"
+    done
+}
+
 # tests FOLDER OPTION...: ctest, which counts half cores (tests/CMakeLists.txt); skipped are whole tests
 # (exit code 77) and single cases of cmocka
 tests()
@@ -86,7 +96,7 @@ tests()
     [ $rc = 0 ] || [ "$bad" != 0 ] || bad=1
     cases=$(grep -oE '^[0-9]+: \[ *SKIPPED *\] [a-z0-9_]+$' "$log" | sort -u)
     [ -z "$cases" ] || say "skipped: $(awk '{ print $NF }' <<<"$cases" | paste -sd' ')"
-    grep -E '^ *[0-9]+/[0-9]+ .*Skipped' "$log" | awk '{ print "skipped: " $4 }'
+    show_skipped "$log"
     passed=$((passed + all - bad - not)) failed=$((failed + bad))
     skipped=$((skipped + not + $(grep -c . <<<"$cases")))
     [ "$bad" = 0 ] || show_failures "$folder" "$log"

@@ -44,7 +44,7 @@ static bool look_at_port(FILE *out, unsigned port)
     fprintf(out, "\n# %s, %s", reading.engine[0] ? reading.engine : "answers",
             health_name((enum health)reading.health));
     if (reading.slots_total > 0)
-        fprintf(out, ", %d slots", reading.slots_total);
+        fprintf(out, ", %d slot%s", reading.slots_total, reading.slots_total == 1 ? "" : "s");
     fprintf(out, "\nprovider local-%u = http://127.0.0.1:%u%s\n", port, port,
             reading.health == HEALTH_UNAUTHORIZED ? ",key-file=/path/of/a/file/with/the/key" : "");
     return true;

@@ -541,62 +541,6 @@ static void test_an_owner_restarts_under_its_queue(void **state)
     assert_true(waiter.lease.dispatched);
 }
 
-/* ---- only a peer is known -------------------------------------------------------------------- */
-
-static void test_a_peer_tells_the_owner(void **state)
-{
-    (void)state;
-    lease_agent_close(&agent);
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", stage_dir, ROUTES_FILE);
-    assert_int_equal(unlink(path), 0);
-    const char *peers[] = {far.endpoint};
-    struct lease_options options = {.size = sizeof options,
-                                    .host = "third",
-                                    .flags = LEASE_OPEN_CLIENT,
-                                    .peers = peers,
-                                    .peer_count = 1};
-    assert_int_equal(lease_agent_open(&options, &agent, NULL, 0), 0);
-    assert_int_equal(place(NULL), 0);
-    assert_int_equal(verdict.basis, LEASE_BASIS_OWNER);
-    assert_int_equal(lease_release(agent, lease.id, 0), 0);
-
-    struct lease_view view;
-    assert_int_equal(lease_read(agent, 0), 0);
-    assert_true(stage_look(agent, "far", &view));
-    assert_string_equal(view.owner, "far-host");
-    assert_int_equal(view.slots_total, 1);
-    assert_int_equal(lease_agent_reach(agent), LEASE_REACH_FLEET);
-    struct lease_fleet *fleet;
-    assert_int_equal(lease_fleet(agent, &fleet), 0);
-    assert_int_equal(fleet->peer_count, 1);
-    assert_string_equal(fleet->peers[0].name, "far-host");
-    assert_string_equal(fleet->peers[0].state, "live");
-    lease_fleet_free(&fleet);
-}
-
-static void test_a_dead_peer_is_no_owner(void **state)
-{
-    (void)state;
-    lease_agent_close(&agent);
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", stage_dir, ROUTES_FILE);
-    assert_int_equal(unlink(path), 0);
-    fake_owner_stop(&far);
-    const char *peers[] = {far.endpoint};
-    struct lease_options options = {
-        .size = sizeof options, .flags = LEASE_OPEN_CLIENT, .peers = peers, .peer_count = 1};
-    assert_int_equal(lease_agent_open(&options, &agent, NULL, 0), 0);
-    int64_t began = test_now_ns();
-    assert_int_equal(place(NULL), LEASE_EUNKNOWN);
-    assert_true(test_now_ns() - began < stage_patience(1500) * 1000000);
-    options.peers = (const char *[]){"nonsense"};
-    char error[256];
-    lease_agent_t *none = NULL;
-    assert_int_equal(lease_agent_open(&options, &none, error, sizeof error), LEASE_EINVAL);
-    assert_non_null(strstr(error, "nonsense"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -621,8 +565,6 @@ int main(void)
         laddered(test_stands_in_every_queue),
         laddered(test_an_interrupt_gives_the_place_up),
         laddered(test_an_owner_restarts_under_its_queue),
-        laddered(test_a_peer_tells_the_owner),
-        laddered(test_a_dead_peer_is_no_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,8 +65,10 @@ static int tear_down_somebody(void **state)
 
 static void root_only(void)
 {
-    if (geteuid() != 0)
+    if (geteuid() != 0) {
+        print_message("skipped: becoming somebody else wants root\n");
         skip();
+    }
 }
 
 /* ---- parts ------------------------------------------------------------------------------------- */

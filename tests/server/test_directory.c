@@ -125,8 +125,10 @@ static void test_symlink(void **state)
 static void test_foreign_owner(void **state)
 {
     struct stage stage;
-    if (geteuid() != 0)
+    if (geteuid() != 0) {
+        print_message("skipped: giving a directory away wants root\n");
         skip();
+    }
     open_without_server(&stage, *state);
     assert_int_equal(chown(stage.run, 12345, 12345), 0);
     degrades(&stage, "belongs to uid 12345");
@@ -146,8 +148,10 @@ static void test_open_to_all(void **state)
 
 static void mount_small(const struct stage *stage, const char *options, unsigned long flags)
 {
-    if (geteuid() != 0 || mount("none", stage->run, "tmpfs", flags, options) != 0)
+    if (geteuid() != 0 || mount("none", stage->run, "tmpfs", flags, options) != 0) {
+        print_message("skipped: a mount wants root\n");
         skip();
+    }
 }
 
 static void doctor_says(struct stage *stage, const char *text)
@@ -367,6 +371,28 @@ static void test_truncated_between_locks(void **state)
     stage_close(&stage);
 }
 
+/* So often that it is cut again while somebody opens it anew. */
+static void test_truncated_while_it_is_opened(void **state)
+{
+    struct stage stage;
+    char path[256];
+    open_without_server(&stage, *state);
+    serves(&stage);
+    book_path(&stage, path);
+    stage_contend(&stage, 3);
+    for (int i = 0; i < 300; i++) {
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        assert_true(fd >= 0);
+        assert_int_equal(flock(fd, LOCK_EX), 0);
+        assert_int_equal(ftruncate(fd, 0), 0);
+        close(fd);
+        client_pause_ms(i % 10);
+    }
+    struct contest contest = stage_contest_end(&stage); /* nobody was ended by it */
+    assert_true(contest.acquires > 10);
+    stage_close(&stage);
+}
+
 /* ---- flipped bits ----------------------------------------------------------------------- */
 
 static uint64_t next_random(uint64_t *state)
@@ -527,6 +553,7 @@ int main(int argc, char **argv)
         IN_NEW_COMPANY(test_garbage_book),
         IN_NEW_COMPANY(test_book_of_another_version),
         IN_NEW_COMPANY(test_truncated_between_locks),
+        IN_NEW_COMPANY(test_truncated_while_it_is_opened),
         IN_NEW_COMPANY(test_flipped_bits),
         ALONE(test_spoilt_words_of_the_speaker),
         ALONE(test_unreadable_words_of_the_speaker),
