@@ -323,6 +323,95 @@ static void llama_skein(void **state)
     assert_int_equal(truth().loads, 1);
 }
 
+/* What is not told of work, and of which what is loaded is known: our own leases decide. */
+static void is_told_no_work(const char *kind, const char *spec_options, const char *signal_loaded)
+{
+    begin(kind, spec_options);
+    becomes("exact", "unloaded"); /* nothing is loaded, so nothing is at work */
+    burst();
+    assert_int_equal(truth().loads, 1);
+    becomes(signal_loaded, "ok");
+    send_jobs(1); /* a stranger, whom nobody can see */
+    assert_true(works(1, 0));
+    client_pause_ms(MAX_AGE_MS + 5); /* no reading of before will do */
+    struct lease_view view;
+    assert_true(stage_look(agent, "x", &view));
+    assert_int_equal(view.in_flight, -1);
+    assert_int_equal(view.free, -1);
+    leave_all();
+    engineserver_set(server, "ttl_s", 2);
+    becomes("exact", "unloaded"); /* nobody keeps it from falling out */
+    assert_int_equal(truth().loads, 1);
+    assert_int_equal(truth().stops, 1);
+}
+
+static void ollama(void **state)
+{
+    (void)state;
+    is_told_no_work("ollama", ",model=coder,slots=4", "inferred");
+}
+
+static void ollama_with_another_model(void **state)
+{
+    (void)state;
+    begin("ollama", ",model=big,slots=4");
+    send_jobs(1);
+    becomes("inferred", "unloaded"); /* coder is loaded; the first request for big loads that */
+    take_all(0);
+    is_refused("leased");
+    give_all_back();
+    assert_int_equal(truth().loads, 1);
+}
+
+static void ollama_turns_away(void **state)
+{
+    (void)state;
+    options.max_waiting = 2;
+    begin("ollama", ",model=coder,slots=4");
+    take_all(0);
+    for (unsigned i = 1; i <= SLOTS; i++) { /* the first waits for the model */
+        send_jobs(1);
+        assert_true(works(i, 0));
+    }
+    send_jobs(2);
+    assert_true(works(SLOTS, 2));
+    send_jobs(1);
+    int64_t deadline = client_now_ms() + STAGE_PATIENT;
+    while (truth().turned_away == 0) {
+        assert_true(client_now_ms() < deadline);
+        client_pause_ms(5);
+    }
+    is_refused("leased"); /* and no lease of ours is among those that wait or are turned away */
+    assert_int_equal(truth().queued, 2);
+}
+
+static void lmstudio(void **state)
+{
+    (void)state;
+    is_told_no_work("lmstudio", ",model=coder,slots=4", "none");
+}
+
+static void lmstudio_old(void **state)
+{
+    (void)state;
+    options.old = true;
+    is_told_no_work("lmstudio", ",model=coder,slots=4", "none");
+}
+
+/* Of what is loaded it tells how many at a time. */
+static void lmstudio_tells_its_slots(void **state)
+{
+    (void)state;
+    begin("lmstudio", ",found-out");
+    send_jobs(1);
+    becomes("none", "ok");
+    struct lease_view view;
+    assert_true(stage_look(agent, "x", &view));
+    assert_int_equal(view.slots_total, SLOTS);
+    assert_string_equal(view.engine, "lmstudio");
+    assert_int_equal(truth().loads, 1);
+}
+
 /* Without an agent: one question, one answer. */
 static void probed_once(void **state)
 {
@@ -412,6 +501,12 @@ int main(void)
         engine(llama_swap),
         engine(llama_swap_with_another_model),
         engine(llama_skein),
+        engine(ollama),
+        engine(ollama_with_another_model),
+        engine(ollama_turns_away),
+        engine(lmstudio),
+        engine(lmstudio_old),
+        engine(lmstudio_tells_its_slots),
         engine(probed_once),
         engine(a_starting_server_is_awaited),
         engine(a_wanted_key_is_said),

@@ -9,13 +9,18 @@
 
 static const char *const kinds[KIND_COUNT] = {
     [IS_VLLM] = "vllm",       [IS_SGLANG] = "sglang",     [IS_TGI] = "tgi",
-    [IS_SWAP] = "llama-swap", [IS_SKEIN] = "llama-skein",
+    [IS_SWAP] = "llama-swap", [IS_SKEIN] = "llama-skein", [IS_OLLAMA] = "ollama",
+    [IS_STUDIO] = "lmstudio",
 };
 
 void engineserver_defaults(struct engineserver_options *options)
 {
-    *options = (struct engineserver_options){
-        .kind = "vllm", .host = "127.0.0.1", .slots = 1, .models = "coder,big", .load_ms = 50};
+    *options = (struct engineserver_options){.kind = "vllm",
+                                             .host = "127.0.0.1",
+                                             .slots = 1,
+                                             .models = "coder,big",
+                                             .load_ms = 50,
+                                             .max_waiting = 512};
 }
 
 int model_of(const struct engineserver *server, const char *name)

@@ -12,6 +12,10 @@
  *                stops the one that runs and starts its own, which takes load_ms; one that was idle
  *                for ttl_s is stopped
  *   llama-skein  the same with /api/hardware, which says 1 slot whatever there is
+ *   ollama       one model at a time too, but neither a question nor a probe loads one; /api/ps tells
+ *                which, never how much it does; from max_waiting on requests are turned away (503)
+ *   lmstudio     the same without that; tells how many at a time of what is loaded, the old one not
+ *                even that; answers 200 to whatever it does not know, with an error inside
  *
  * GET /_/stats tells the truth, POST /_/set?NAME=NUMBER changes lag_ms, tracking, drift, ttl_s.
  * Ignore SIGPIPE in a process that starts one.
@@ -33,13 +37,15 @@ struct engineserver_options {
     unsigned loading_ms; /* 503 until then */
     const char *models;  /* comma-separated */
     unsigned load_ms;
-    unsigned ttl_s;      /* 0: never stopped */
+    unsigned ttl_s; /* 0: never stopped */
+    unsigned max_waiting;
     const char *api_key; /* NULL: none */
 };
 
 struct engineserver_stats {
     unsigned long tasks;
     unsigned long queued; /* of them those that had to wait for a place */
+    unsigned long turned_away;
     unsigned running, waiting, max_running;
     unsigned long loads, stops; /* of models */
     unsigned long asked;        /* GETs, but for those below /_ */

@@ -8,7 +8,16 @@
 
 enum { SWAP_MODELS_MAX = 8, CHANGES_MAX = 4096, LOOK_US = 20000 };
 
-enum server_kind { IS_VLLM, IS_SGLANG, IS_TGI, IS_SWAP, IS_SKEIN, KIND_COUNT };
+enum server_kind {
+    IS_VLLM,
+    IS_SGLANG,
+    IS_TGI,
+    IS_SWAP,
+    IS_SKEIN,
+    IS_OLLAMA,
+    IS_STUDIO,
+    KIND_COUNT
+};
 
 /* How much ran and waited from a moment on. */
 struct change {

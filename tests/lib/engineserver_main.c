@@ -10,7 +10,7 @@
 
 static const char usage[] =
     "usage: engineserver [options]\n"
-    "  --kind KIND      vllm, sglang, tgi, llama-swap or llama-skein (vllm)\n"
+    "  --kind KIND      vllm, sglang, tgi, llama-swap, llama-skein, ollama or lmstudio (vllm)\n"
     "  --host ADDRESS   numeric IPv4 address (127.0.0.1)\n"
     "  --port N         0 picks a free one (0)\n"
     "  --port-file FILE write the port there\n"
@@ -22,6 +22,7 @@ static const char usage[] =
     "  --models NAMES   comma-separated (coder,big)\n"
     "  --load-ms N      what starting a model takes (50)\n"
     "  --ttl-s N        an idle model is stopped after (0: never)\n"
+    "  --max-waiting N  ollama: more are turned away (512)\n"
     "  --api-key KEY    ask for this key\n";
 
 static const char *port_file;
@@ -47,6 +48,7 @@ static bool take_option(struct engineserver_options *options, const char *name)
         {"models", &options->models, NULL, NULL},
         {"load-ms", NULL, &options->load_ms, NULL},
         {"ttl-s", NULL, &options->ttl_s, NULL},
+        {"max-waiting", NULL, &options->max_waiting, NULL},
         {"api-key", &options->api_key, NULL, NULL},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -77,6 +79,7 @@ static void parse(struct engineserver_options *options, int argc, char **argv)
                                           {"models", required_argument, NULL, 1},
                                           {"load-ms", required_argument, NULL, 1},
                                           {"ttl-s", required_argument, NULL, 1},
+                                          {"max-waiting", required_argument, NULL, 1},
                                           {"api-key", required_argument, NULL, 1},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};

@@ -160,6 +160,69 @@ static enum MHD_Result upstream_page(struct visit *visit, int fd)
     return result;
 }
 
+/* ---- Ollama ---- */
+
+static void ollama_model(struct text *text, const char *name)
+{
+    text_format(text,
+                "{\"name\":\"%s:latest\",\"model\":\"%s:latest\",\"size\":4900000000,"
+                "\"digest\":\"d0\",\"details\":{\"family\":\"llama\"},"
+                "\"expires_at\":\"2026-09-14T09:26:43Z\",\"size_vram\":4900000000}",
+                name, name);
+}
+
+/* What is being loaded is told as what is. */
+static void ollama_ps(struct engineserver *server, struct text *text)
+{
+    text_format(text, "{\"models\":[");
+    if (server->current >= 0)
+        ollama_model(text, server->models[server->current]);
+    text_format(text, "]}");
+}
+
+static void ollama_tags(struct engineserver *server, struct text *text)
+{
+    text_format(text, "{\"models\":[");
+    for (int i = 0; i < server->model_count; i++) {
+        text_format(text, "%s", i > 0 ? "," : "");
+        ollama_model(text, server->models[i]);
+    }
+    text_format(text, "]}");
+}
+
+static void ollama_version(struct engineserver *server, struct text *text)
+{
+    (void)server;
+    text_format(text, "{\"version\":\"0.33.0\"}");
+}
+
+/* ---- LM Studio ---- */
+
+static void studio_models(struct engineserver *server, struct text *text)
+{
+    text_format(text, "{\"models\":[");
+    for (int i = 0; i < server->model_count; i++) {
+        text_format(text, "%s{\"type\":\"llm\",\"key\":\"%s\",\"loaded_instances\":[",
+                    i > 0 ? "," : "", server->models[i]);
+        if (i == server->current)
+            text_format(text,
+                        "{\"id\":\"%s\",\"config\":{\"context_length\":4096,\"parallel\":%u}}",
+                        server->models[i], server->options.slots);
+        text_format(text, "]}");
+    }
+    text_format(text, "]}");
+}
+
+static void studio_old_models(struct engineserver *server, struct text *text)
+{
+    text_format(text, "{\"object\":\"list\",\"data\":[");
+    for (int i = 0; i < server->model_count; i++)
+        text_format(
+            text, "%s{\"id\":\"%s\",\"object\":\"model\",\"type\":\"llm\",\"state\":\"%s\"}",
+            i > 0 ? "," : "", server->models[i], i == server->current ? "loaded" : "not-loaded");
+    text_format(text, "]}");
+}
+
 /* ---- the table ---- */
 
 enum { NEW = 1, OLD = 2, ANY = 3 };
@@ -170,17 +233,34 @@ static const struct page_of {
     const char *path;
     void (*body)(struct engineserver *server, struct text *text);
 } pages[] = {
-    {IS_VLLM, ANY, "/metrics", vllm_metrics},      {IS_VLLM, NEW, "/load", vllm_load},
-    {IS_SGLANG, NEW, "/v1/loads", sglang_loads},   {IS_SGLANG, OLD, "/get_load", sglang_get_load},
-    {IS_SGLANG, ANY, "/v1/models", sglang_models}, {IS_TGI, ANY, "/info", tgi_info},
-    {IS_TGI, ANY, "/metrics", tgi_metrics},        {IS_SWAP, ANY, "/running", swap_running},
-    {IS_SWAP, ANY, "/v1/models", swap_models},     {IS_SKEIN, ANY, "/running", swap_running},
-    {IS_SKEIN, ANY, "/v1/models", swap_models},    {IS_SKEIN, ANY, "/api/hardware", skein_hardware},
+    {IS_VLLM, ANY, "/metrics", vllm_metrics},
+    {IS_VLLM, NEW, "/load", vllm_load},
+    {IS_SGLANG, NEW, "/v1/loads", sglang_loads},
+    {IS_SGLANG, OLD, "/get_load", sglang_get_load},
+    {IS_SGLANG, ANY, "/v1/models", sglang_models},
+    {IS_TGI, ANY, "/info", tgi_info},
+    {IS_TGI, ANY, "/metrics", tgi_metrics},
+    {IS_SWAP, ANY, "/running", swap_running},
+    {IS_SWAP, ANY, "/v1/models", swap_models},
+    {IS_SKEIN, ANY, "/running", swap_running},
+    {IS_SKEIN, ANY, "/v1/models", swap_models},
+    {IS_SKEIN, ANY, "/api/hardware", skein_hardware},
+    {IS_OLLAMA, ANY, "/api/ps", ollama_ps},
+    {IS_OLLAMA, ANY, "/api/tags", ollama_tags},
+    {IS_OLLAMA, ANY, "/api/version", ollama_version},
+    {IS_STUDIO, NEW, "/api/v1/models", studio_models},
+    {IS_STUDIO, ANY, "/api/v0/models", studio_old_models},
 };
 
 static bool is_swap(const struct engineserver *server)
 {
     return server->kind == IS_SWAP || server->kind == IS_SKEIN;
+}
+
+/* Those of which a request names the model, which is loaded for it. */
+static bool loads_models(const struct engineserver *server)
+{
+    return is_swap(server) || server->kind == IS_OLLAMA || server->kind == IS_STUDIO;
 }
 
 static enum MHD_Result get_page(struct visit *visit, int fd)
@@ -203,7 +283,16 @@ static enum MHD_Result get_page(struct visit *visit, int fd)
         text_free(&text);
         return result;
     }
+    if (server->kind == IS_STUDIO)
+        return answer_plain(visit, 200, "{\"error\":\"Unexpected endpoint or method.\"}");
     return answer_plain(visit, 404, "{\"detail\":\"Not Found\"}");
+}
+
+static bool turns_away(struct engineserver *server)
+{
+    bool away = server->kind == IS_OLLAMA && server->stats.waiting >= server->options.max_waiting;
+    server->stats.turned_away += away;
+    return away;
 }
 
 static enum MHD_Result post_page(struct visit *visit, int fd)
@@ -212,11 +301,15 @@ static enum MHD_Result post_page(struct visit *visit, int fd)
     json_t *body = json_loadb(visit->body.at ? visit->body.at : "", visit->body.length, 0, NULL);
     const json_t *ms = json_object_get(body, "ms");
     const char *name = json_string_value(json_object_get(body, "model"));
-    int model = is_swap(server) ? model_of(server, name ? name : server->models[0]) : -1;
+    int model = loads_models(server) ? model_of(server, name ? name : server->models[0]) : -1;
     long wanted = json_is_integer(ms) ? (long)json_integer_value(ms) : -1;
     json_decref(body);
-    if (is_swap(server) && model < 0)
+    if (loads_models(server) && model < 0)
         return answer_plain(visit, 404, "{\"error\":\"no such model\"}");
+    if (turns_away(server))
+        return answer_plain(visit, 503,
+                            "{\"error\":\"server busy, please try again.  maximum pending requests "
+                            "exceeded\"}");
     return work_do(server, model, wanted, fd) ? answer_plain(visit, 200, "{}") : MHD_NO;
 }
 
@@ -236,9 +329,9 @@ static enum MHD_Result control_pages(struct visit *visit)
     engineserver_stats(visit->server, &stats);
     text_format(&text,
                 "{\"tasks\":%lu,\"queued\":%lu,\"running\":%u,\"waiting\":%u,\"max_running\":%u,"
-                "\"loads\":%lu,\"stops\":%lu,\"asked\":%lu}\n",
+                "\"loads\":%lu,\"stops\":%lu,\"asked\":%lu,\"turned_away\":%lu}\n",
                 stats.tasks, stats.queued, stats.running, stats.waiting, stats.max_running,
-                stats.loads, stats.stops, stats.asked);
+                stats.loads, stats.stops, stats.asked, stats.turned_away);
     enum MHD_Result result = answer(visit, 200, "application/json", &text);
     text_free(&text);
     return result;
