@@ -67,6 +67,9 @@ static void take_back(struct room *room, const struct book *book, const struct c
     memcpy(gone.holder.host, room->speaker->agent->host, sizeof gone.holder.host);
     if (same && record->end == END_LAPSED && is_named(record))
         errands_owe(room, book->provider, claimed->id, OWED_DEATH, record->deadline_ns);
+    /* by a process that may have ended with its word lost on the way, and the owner tells no news of itself */
+    if (same && record->end == END_RELEASED && is_named(record) && !record->end_heard)
+        errands_owe(room, book->provider, claimed->id, OWED_RELEASE, record->deadline_ns);
     /* what ran out here may wait in the owner's queue, and has its end from there */
     bool expired = same && record->end == END_EXPIRED;
     if ((claimed->told_ns != 0 && !expired) || (same && record->end == END_LAPSED))

@@ -1,10 +1,14 @@
 /* Speakers of several hosts, each with a directory of its own: who owns what is known to all, the owner
  * answers, and what it says is seen elsewhere. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <zmq.h>
 
+#include "agent/effective.h"
+#include "agent/routes.h"
 #include "broker/host_clock.h"
 #include "tests/lib/fleet_asking.h"
 
@@ -342,6 +346,50 @@ static void test_the_owner_hears_of_those_who_died_unseen(void **state)
     }
 }
 
+/* From now on no process of this host is told who owns what; its speaker goes on, as one that has run for so
+ * long that its peers are not asked in its place. */
+static void hide_owners(const struct fleet_host *host)
+{
+    char path[sizeof host->directory + 32];
+    const struct timespec long_ago[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    snprintf(path, sizeof path, "%s/" EFFECTIVE_FILE, host->directory);
+    assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
+    snprintf(path, sizeof path, "%s/" ROUTES_FILE, host->directory);
+    do {
+        unlink(path);
+    } while (mkdir(path, 0700) < 0); /* over which no file is renamed */
+}
+
+/* Given back by a process whose word did not reach the owner, and which has ended: nothing else happens there of
+ * which the owner would tell. */
+static void test_the_owner_hears_of_what_was_given_back_only_here(void **state)
+{
+    (void)state;
+    char id[LEASE_ID_SIZE];
+    add_host(0, "x=static:1,own=yes", -1);
+    add_host(1, NULL, 0);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    lease_agent_t *agent = fleet_client(&fleet_hosts[1]);
+    struct lease_request wish = {
+        .size = sizeof wish, .flags = LEASE_BY_PID, .pid = (uint32_t)getpid()};
+    struct lease lease;
+    assert_int_equal(lease_acquire(agent, "x", &wish, &lease, NULL), 0);
+    assert_int_equal(lease_verify(agent, lease.id, &wish, &lease, NULL), 0);
+    put_text(id, lease.id);
+    lease_agent_close(&agent); /* it goes on with the pid */
+    await_seen(&fleet_hosts[0], "x", 0, 1);
+    stage_kill(
+        fleet_hosts[1].pid); /* the next one knows it as the owner's, and has announced nothing */
+    fleet_start(&fleet_hosts[1]);
+    fleet_await_owner(&fleet_hosts[1], "x", "z4", "live");
+    await_seen(&fleet_hosts[1], "x", 0, 1);
+    hide_owners(&fleet_hosts[1]);
+    agent = fleet_client(&fleet_hosts[1]);
+    assert_int_equal(lease_release(agent, id, 0), 0);
+    lease_agent_close(&agent);
+    assert_true(await_seen(&fleet_hosts[0], "x", 0, 0) < stage_patience(4000));
+}
+
 static void test_leases_by_pid_are_renewed_there(void **state)
 {
     (void)state;
@@ -507,6 +555,7 @@ int main(void)
         played(test_rubbish_is_counted_only),
         played(test_the_owner_hears_of_the_dead),
         played(test_the_owner_hears_of_those_who_died_unseen),
+        played(test_the_owner_hears_of_what_was_given_back_only_here),
         played(test_leases_by_pid_are_renewed_there),
         played(test_an_embedded_agent_takes_the_sockets_over),
         played(test_a_large_book_travels_in_parts),
